@@ -16,6 +16,7 @@ OK, FAILED, WRONG_USE, WRONG_SETTINGS, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 78, 1
 COMMANDS: dict[str, str] = {
     "chat": "talk with the agent; the same as `hermes` alone",
     "status": "show what runs on this home",
+    "doctor": "check the sandboxes and the home",
     "gateway run": "run the gateway in this terminal",
     "gateway start": "start the gateway in the background",
     "gateway stop": "stop the gateway",

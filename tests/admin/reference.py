@@ -66,6 +66,8 @@ def settings_page() -> str:
         "and `routes[].agent` says who answers. `routes[].toolsets` are the only toolsets for what comes\n"
         "from there: not set are the agent's, written and empty is none. `routes[].backend` is where its\n"
         "commands run: not set is `terminal.backend`; one that is not installed stops the agent.\n"
+        "`routes[].network` is what they reach, also those of strangers: `open`, `none` or a list of hosts;\n"
+        "not set is `terminal.network`, and nothing for strangers.\n"
         "A route with a mistake in it does not count at all.\n\n",
         _table(RouteMatch, "routes[].match."),
         f"\n## platform_toolsets\n\n{_told(PlatformToolsets)} In short: `telegram: [file, todo]`.\n\n",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -18,7 +19,11 @@ from hermes.admin.process.home_files import GATEWAY, STATE_FILE, hold_home, home
 from hermes.admin.process.run import tell_problems
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
+from hermes.app.agents.ladder import boundary_facts
+from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.settings.settings import Route, RouteMatch, Settings
 from hermes.state.settings.loader import load_settings
+from hermes.testing.backends import fake_probes
 
 KEY = "sk-test-0123456789abcdef"
 
@@ -83,7 +88,7 @@ def test_it_says_why_nothing_can_be_stored(
     trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live = {"pid": 1, "facts": {"store_trouble": trouble}, "inbox": 0, "turns": {}, "outbox": {}}
-    monkeypatch.setattr(status, "_ask", lambda home, environ: {**live, "open_streams": 0})
+    monkeypatch.setattr(status, "ask_gateway", lambda home, environ: {**live, "open_streams": 0})
     _expect(tmp_path, trouble)
 
 
@@ -138,8 +143,51 @@ def test_a_loop_that_broke_is_told() -> None:
 
 
 def test_the_sandbox_is_named(tmp_path: Path) -> None:
-    assert f"none; commands run as {pwd.getpwuid(os.getuid()).pw_name} on this machine" in told(tmp_path)
-    assert facts(tmp_path)["sandbox"] == "none"
+    here = f"none; commands run as {pwd.getpwuid(os.getuid()).pw_name} on this machine"
+    assert f"terminal: {here}\n" in (text := told(tmp_path))
+    assert "else: the strongest sandbox that works here; see: hermes doctor" in text
+    assert facts(tmp_path)["sandbox"] == "auto"
+    assert f"owner and admins: {here}\n" in told(tmp_path, TERMINAL_ENV="local")
+    assert facts(tmp_path, TERMINAL_ENV="local")["sandbox"] == "none"
+    assert "that of the backend bubblewrap" in told(tmp_path, TERMINAL_ENV="bubblewrap")
+
+
+def test_a_gateway_says_what_holds_whose_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    route = Route(match=RouteMatch(platform="telegram"), agent=MAIN_AGENT, backend="docker")
+
+    def shown(settings: Settings, *works: str) -> list[str]:
+        probes = asyncio.run(fake_probes(*works).get())
+        told_facts = {"boundaries": boundary_facts(settings, probes), "backends": [ILL]}
+        live = {"pid": 1, "facts": told_facts, "inbox": 0, "turns": {}, "outbox": {}, "open_streams": 0}
+        monkeypatch.setattr(status, "ask_gateway", lambda home, environ: live)
+        return [line.split("  ", 1)[1].strip() for line in told(tmp_path).splitlines() if "Sandbox" in line]
+
+    here = f"none; commands run as {pwd.getpwuid(os.getuid()).pw_name} on this machine"
+    ill = "the backend box of main: it rattles"
+    assert shown(Settings(), "bubblewrap") == [
+        "owner and admins: bubblewrap (workspace only, network open)",
+        f"terminal: {here}",
+        "strangers: bubblewrap (a folder of their own, network none)",
+        ill,
+    ]
+    assert shown(Settings()) == [
+        "owner and admins: none; every command is asked for, because no sandbox works here"
+        " (hermes doctor tells why)",
+        f"terminal: {here}",
+        "strangers: commands are refused. Commands and files of people who are neither owner nor admin need"
+        " a sandbox, and none works on this machine. See what is missing: hermes doctor",
+        ill,
+    ]
+    assert shown(Settings(routes=(route,)), "landlock")[0].endswith(
+        "landlock (workspace only, network open, weak)"
+    )
+    assert shown(Settings(routes=(route,)), "landlock")[-2] == (
+        "routes[0], owner and admins, routes[0], strangers: docker does not work, so commands are refused:"
+        " docker is not installed. Install docker."
+    )
+
+
+ILL = {"agent": "main", "backend": "box", "trouble": "it rattles"}
 
 
 @pytest.mark.parametrize(

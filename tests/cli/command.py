@@ -71,6 +71,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "PYTHONPATH": str(ROOT / "src"),
         "HERMES_NO_PROBE": "1",
         "HERMES_RESERVE_MB": "0",
+        "TERMINAL_ENV": "local",
         "HERMES_RUNTIME_DIR": str(home.parent / "run"),
         **more,
     }

@@ -94,6 +94,11 @@ def boxed(request: BackendRequest) -> Boxed:
     return Boxed(make_local(request))
 
 
+def owned(**changes: Any) -> Settings:
+    """Where the person of these turns is an owner, and commands run on this machine unless it is said."""
+    return Settings(**{"terminal": TerminalSettings(backend="local"), "allowed_users": ("me",), **changes})
+
+
 def route(chat: str, backend: str, agent: str = "main") -> Route:
     return Route(match=RouteMatch(chat_id=chat), agent=AgentId(agent), backend=backend)
 
@@ -106,7 +111,7 @@ def turn(chat: str, session: str = "s", backend: str = "") -> Turn:
         cause=Cause.MESSAGE,
         input=TurnInput(text="x", guidance=Guidance(backend=backend)),
         created_at=AT,
-        source=Source(address=Address(platform="fake", chat=chat), kind=SourceKind.PRIVATE),
+        source=Source(address=Address(platform="fake", chat=chat), kind=SourceKind.PRIVATE, user="me"),
     )
 
 
@@ -133,7 +138,7 @@ async def output(backend: Backend, text: str, session: str = "s") -> str:
 
 
 async def test_the_route_of_a_turn_names_its_backend(tmp_path: Path) -> None:
-    settings = Settings(routes=(route("5", "box"), route("6", "")))
+    settings = owned(routes=(route("5", "box"), route("6", "")))
     rig = Rig(tmp_path, settings, {"box": boxed})
     agent = rig.agent()
     assert (await agent.of(turn("5")).place()).sandbox == "a box"
@@ -152,10 +157,10 @@ async def test_the_route_of_a_turn_names_its_backend(tmp_path: Path) -> None:
 
 
 async def test_a_turn_stays_where_it_began_whatever_the_settings_become(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, Settings(terminal=TerminalSettings(backend="box")), {"box": boxed})
+    rig = Rig(tmp_path, owned(terminal=TerminalSettings(backend="box")), {"box": boxed})
     agent = rig.agent()
     with agent.bind(turn("7")):
-        rig.settings = Settings()
+        rig.settings = owned()
         assert (await agent.backend.place("s")).sandbox == "a box"
         # So do the files that it sends, which are taken by the agent's runtime of now.
         assert (await rig.agent().backend.place("s")).sandbox == "a box"
@@ -173,10 +178,10 @@ async def test_a_turn_stays_where_it_began_whatever_the_settings_become(tmp_path
 
 @pytest.mark.parametrize(
     "after",
-    [Settings(terminal=TerminalSettings(backend="docker")), Settings(routes=(route("5", "docker"),))],
+    [owned(terminal=TerminalSettings(backend="docker")), owned(routes=(route("5", "docker"),))],
 )
 async def test_backends_of_settings_that_do_not_count_yet_are_made(tmp_path: Path, after: Settings) -> None:
-    rig = Rig(tmp_path, Settings(), {})
+    rig = Rig(tmp_path, owned(), {})
     profile = Profile(agent=MAIN_AGENT, home=tmp_path, settings=after)
     with pytest.raises(UserError, match="no backend “docker”"):
         AgentBackends(profile, tmp_path, rig.gateway)
@@ -184,7 +189,7 @@ async def test_backends_of_settings_that_do_not_count_yet_are_made(tmp_path: Pat
 
 async def test_an_agent_that_moves_gets_another_backend(tmp_path: Path) -> None:
     clock = FakeClock()
-    rig = Rig(tmp_path, Settings(), {}, clock)
+    rig = Rig(tmp_path, owned(), {}, clock)
     before = rig.agent()
     assert await output(before.backend, "pwd", "") == f"{tmp_path}/main/work\n"
     home = tmp_path / "moved"
@@ -194,21 +199,23 @@ async def test_an_agent_that_moves_gets_another_backend(tmp_path: Path) -> None:
     )
     assert await output(after.backend, "pwd", "") == f"{home}/work\n"
     assert await output(before.backend, "pwd", "") == f"{tmp_path}/main/work\n", "a turn was moved"
-    assert len(rig.gateway.facts()) == 2
+    assert len(rig.gateway.facts()["backends"]) == 2
     await clock.leap(rig.settings.terminal.lifetime_seconds)
     await rig.gateway.tend()
-    assert [fact["open"] for fact in rig.gateway.facts()] == [False], "the one that is left behind is shown"
+    assert [fact["open"] for fact in rig.gateway.facts()["backends"]] == [False], (
+        "the one that is left behind is shown"
+    )
     await rig.gateway.close()
 
 
 async def test_the_route_counts_whichever_agent_answers(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, Settings(routes=(route("5", "box", "guest"),)), {"box": boxed})
+    rig = Rig(tmp_path, owned(routes=(route("5", "box", "guest"),)), {"box": boxed})
     assert (await rig.agent("main").of(turn("5")).place()).sandbox == "a box"
 
 
 @pytest.mark.parametrize(
     "settings",
-    [Settings(terminal=TerminalSettings(backend="docker")), Settings(routes=(route("5", "docker"),))],
+    [owned(terminal=TerminalSettings(backend="docker")), owned(routes=(route("5", "docker"),))],
 )
 async def test_a_backend_that_is_not_there_stops_its_agent(tmp_path: Path, settings: Settings) -> None:
     with pytest.raises(UserError, match="no backend “docker”") as error:
@@ -217,7 +224,7 @@ async def test_a_backend_that_is_not_there_stops_its_agent(tmp_path: Path, setti
 
 
 async def test_a_backend_that_is_gone_stops_nobody_else(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, Settings(routes=(route("5", "docker", "guest"),)), {})
+    rig = Rig(tmp_path, owned(routes=(route("5", "docker", "guest"),)), {})
     with pytest.raises(UserError, match="docker"):
         rig.agent("guest")
     agent = rig.agent("main")
@@ -240,7 +247,7 @@ def _raises(request: BackendRequest) -> Backend:
 )
 async def test_a_plugin_that_cannot_make_one(tmp_path: Path, make: MakeBackend, says: str) -> None:
     with pytest.raises(UserError, match=says):
-        Rig(tmp_path, Settings(terminal=TerminalSettings(backend="bad")), {"bad": make}).agent()
+        Rig(tmp_path, owned(terminal=TerminalSettings(backend="bad")), {"bad": make}).agent()
 
 
 async def test_a_plugin_that_hangs_while_it_makes_one(
@@ -248,7 +255,7 @@ async def test_a_plugin_that_hangs_while_it_makes_one(
 ) -> None:
     monkeypatch.setattr(plugins, "LOAD_SECONDS", 0.05)
     never = threading.Event()
-    settings = Settings(terminal=TerminalSettings(backend="bad"))
+    settings = owned(terminal=TerminalSettings(backend="bad"))
     with pytest.raises(UserError) as error:
         Rig(tmp_path, settings, {"bad": lambda request: never.wait(30)}).agent()  # type: ignore[dict-item]
     never.set()
@@ -348,14 +355,14 @@ async def test_it_is_opened_once_let_go_when_idle_and_opened_again(tmp_path: Pat
 
 
 async def test_agents_share_one_process_that_starts_commands(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, Settings(), {})
+    rig = Rig(tmp_path, owned(), {})
     parents = set()
     for name in ("main", "bee", "wasp"):
         parents.add(await output(rig.agent(name).backend, "cut -d' ' -f4 /proc/$PPID/stat", ""))
     assert len(parents) == 1
-    assert [fact["agent"] for fact in rig.gateway.facts()] == ["main", "bee", "wasp"]
+    assert [fact["agent"] for fact in rig.gateway.facts()["backends"]] == ["main", "bee", "wasp"]
     await rig.gateway.close()
-    assert not any(fact["open"] for fact in rig.gateway.facts())
+    assert not any(fact["open"] for fact in rig.gateway.facts()["backends"])
 
 
 async def test_one_that_will_not_close_does_not_hold_the_others(tmp_path: Path, monkeypatch: Any) -> None:
@@ -367,19 +374,19 @@ async def test_one_that_will_not_close_does_not_hold_the_others(tmp_path: Path, 
             await asyncio.Event().wait()
 
     monkeypatch.setattr("hermes.execution.backend_life._CLOSE_SECONDS", 0.05)
-    rig = Rig(tmp_path, Settings(routes=(route("5", "stuck"),)), {"stuck": lambda r: Stuck(make_local(r))})
+    rig = Rig(tmp_path, owned(routes=(route("5", "stuck"),)), {"stuck": lambda r: Stuck(make_local(r))})
     agent = rig.agent()
     for chat in ("5", "6"):
         await output(agent.of(turn(chat)), "true")
     await rig.gateway.close()
-    assert not any(fact["open"] for fact in rig.gateway.facts())
+    assert not any(fact["open"] for fact in rig.gateway.facts()["backends"])
     (stuck,) = made
     await stuck.inner.close()
 
 
 async def test_a_file_that_came_is_named_by_the_backends_path(tmp_path: Path) -> None:
     world = World(workspace=str(tmp_path / "box"), home="/root", system="", shell="bash", sandbox="a box")
-    settings = Settings(routes=(route("5", "box"),))
+    settings = owned(routes=(route("5", "box"),))
     rig = Rig(tmp_path, settings, {"box": lambda request: Boxed(make_local(request), world)})
     kept = tmp_path / "abc.pdf"
     kept.write_bytes(b"0123456789" * 300_000)
@@ -395,7 +402,7 @@ async def test_a_file_that_came_is_named_by_the_backends_path(tmp_path: Path) ->
 @pytest.mark.parametrize("where", ["the folder", "above it"])
 async def test_a_folder_that_a_link_replaced_is_not_worked_in(tmp_path: Path, where: str) -> None:
     """What is judged by the folder's name would happen where the link leads."""
-    rig = Rig(tmp_path, Settings(), {})
+    rig = Rig(tmp_path, owned(), {})
     agent, folder, other = rig.agent(), tmp_path / "above/project", tmp_path / "other"
     folder.mkdir(parents=True)
     (other / "project").mkdir(parents=True)
@@ -435,7 +442,7 @@ async def test_a_file_comes_to_the_folder_of_its_session(tmp_path: Path) -> None
         )
         return Boxed(make_local(request), world)
 
-    rig = Rig(tmp_path, Settings(routes=(route("5", "box"),)), {"box": box})
+    rig = Rig(tmp_path, owned(routes=(route("5", "box"),)), {"box": box})
     kept, folder = tmp_path / "abc.pdf", tmp_path / "project"
     kept.write_bytes(b"0123")
     folder.mkdir()
@@ -460,7 +467,7 @@ async def test_a_backend_is_made_beside_the_loop_and_once(tmp_path: Path, broken
         return make_local(request)
 
     (tmp_path / "project").mkdir()
-    rig = Rig(tmp_path, Settings(routes=(route("5", "slow"),)), {"slow": slow})
+    rig = Rig(tmp_path, owned(routes=(route("5", "slow"),)), {"slow": slow})
     agent = rig.agent()
     asked = [turn("5", session) for session in ("a", "b", "c")]
     with contextlib.ExitStack() as bound:
@@ -525,7 +532,7 @@ async def test_what_is_allowed_in_one_world_is_asked_for_in_another(
     def near(request: BackendRequest) -> Boxed:  # says nothing of itself but what the local one says
         return Boxed(make_local(request), replace(BOX, sandbox="", host_files=True))
 
-    settings = Settings(routes=(route("5", "box"), route("6", "far"), route("7", "near")))
+    settings = owned(routes=(route("5", "box"), route("6", "far"), route("7", "near")))
     rig = Rig(tmp_path, settings, {"box": boxed, "far": far, "near": near})
     agent = rig.agent()
     tool = tools_in(rig, agent)[name]
@@ -535,14 +542,14 @@ async def test_what_is_allowed_in_one_world_is_asked_for_in_another(
             asked[chat] = await prompt_for(tool, chat, arguments)
     assert len({each.digest for each in asked.values()}) == 4
     assert "Where:" not in asked["4"].text, "the gateway's machine is where things happen if nothing is said"
-    assert asked["5"].text.endswith("\nWhere: box, sandbox a box")
-    assert asked["6"].text.endswith("\nWhere: far, far.example")
-    assert asked["7"].text.endswith("\nWhere: near")
+    assert asked["5"].text.endswith("\nWhere: box, sandbox a box, network none")
+    assert asked["6"].text.endswith("\nWhere: far, far.example, network none")
+    assert asked["7"].text.endswith("\nWhere: near, network none")
     await rig.gateway.close()
 
 
 async def test_what_was_allowed_here_before_is_still_allowed_here(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, Settings(), {})
+    rig = Rig(tmp_path, owned(), {})
     tools = tools_in(rig, agent := rig.agent())
     with agent.bind(turn("4")):
         cwd = await agent.backend.cwd("s")
@@ -552,7 +559,7 @@ async def test_what_was_allowed_here_before_is_still_allowed_here(tmp_path: Path
 
 
 async def test_a_word_given_for_a_sandbox_does_not_count_once_the_route_is_gone(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, Settings(routes=(route("5", "box"),)), {"box": boxed})
+    rig = Rig(tmp_path, owned(routes=(route("5", "box"),)), {"box": boxed})
     agent = rig.agent()
     ran: list[str] = []
     terminal = tools_in(rig, agent)["terminal"]
@@ -568,7 +575,7 @@ async def test_a_word_given_for_a_sandbox_does_not_count_once_the_route_is_gone(
     with agent.bind(turn("5")):
         question = (await chat.say("clear it"))[-1]
     assert isinstance(question, Asked) and "Where: box" in question.text
-    rig.settings = Settings()
+    rig.settings = owned()
     chat.add(Answered(question=question.question, verdict=Verdict.ALWAYS, by="me"))
     with agent.bind(turn("5")):
         await chat.go()

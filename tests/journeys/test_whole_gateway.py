@@ -15,7 +15,7 @@ from hermes.testing.platform import fake_platform
 from hermes.testing.world import World
 
 CONFIG = """
-platforms: {fake: {allow_all_users: true, home_channel: home}}
+platforms: {fake: {allowed_users: [Bob], home_channel: home}}
 agents: {other: {}}
 """
 

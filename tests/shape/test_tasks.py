@@ -22,6 +22,7 @@ ALLOWED = {
     "app/agents/factory.py": "wakes one session and is over; the log hears what it died of",
     "app/app.py": "the gateway's own life, its start and its drain: each is awaited where it begins",
     "app/hooks.py": "BOOT.md, once a start, and a plugin's call, which is waited for with a deadline",
+    "app/agents/ladder.py": "looks which sandboxes work, each failure an answer; who asks awaits it",
     "app/agents/registry.py": "builds one runtime; everybody who asked for it awaits it and hears the error",
     "app/agents/tools.py": "waits for the first answers of tool sources, whose own lives are supervised",
     "control/handoff/worker.py": "one hand-off; its end is noted with the supervised loop `handoffs`",

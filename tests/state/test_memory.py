@@ -52,7 +52,7 @@ async def test_memories_are_asked_side_by_side_and_told_in_their_order(tmp_path:
             asked.set()
             return {"Second": "two"}
 
-    async def no_world(source: Source | None, folder: str) -> World:
+    async def no_world(source: Source | None, folder: str | None, session: str) -> World:
         raise Unreachable("nowhere")
 
     prompt = SystemPrompt(

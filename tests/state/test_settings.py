@@ -305,7 +305,7 @@ def test_known_names_of_the_existing_product_are_notes(tmp_path: Path) -> None:
 _config_version: 33
 memory: {nudge_interval: 5}
 tts: {provider: none}
-terminal: {timeout: 60}
+terminal: {container_cpu: 2}
 agent: {reasoning_effort: high}
 gateway: {multiplex_profiles: true, stt: {enabled: false}}
 display: {platforms: {telegram: {tool_progress: all}}}

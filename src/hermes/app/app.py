@@ -451,6 +451,7 @@ class App:
 
         def retry() -> None:
             agents.retry()
+            self._agents.backends.probes.renew()  # somebody may have installed what was missing
             self.gateway.actors.workers.search()  # turns may wait for an agent that is there again
 
         return SettingsGenerations(

@@ -17,6 +17,8 @@ from hermes.state.home.locks import lock_folder, runtime_folders
 from hermes.state.memory.files import PLACES
 
 WORKSPACE = "workspace"
+SANDBOXES = "sandboxes"
+"""Where strangers have folders of their own."""
 MEDIA = "media"
 
 
@@ -32,13 +34,15 @@ def closed_homes(home: Path, environ: Mapping[str, str], settings: Settings) -> 
 
 
 def homes_for(profile: Profile, workspace: Path, closed: tuple[str, ...]) -> FolderRules:
-    """What one agent may use of the closed homes: its workspace, if it is the one of a home; its saved
-    outputs, media, skills, identity and memory for reading."""
+    """What one agent may use of the closed homes: its workspace, if it is the one of a home or that of a
+    stranger in it; its saved outputs, media, skills, identity and memory for reading."""
     own = profile.home
     read = [own / OUTPUT_FOLDER, own / MEDIA, own / SKILLS_FOLDER]
     read += [own / folder / name for name, folder in PLACES.items()]
     written = spellings([workspace])
-    places = [Path(folder) / WORKSPACE for folder in (*closed, *spellings([own]))]
+    places = [
+        Path(folder) / name for folder in (*closed, *spellings([own])) for name in (WORKSPACE, SANDBOXES)
+    ]
     inside = any(Path(spelled).is_relative_to(place) for spelled in written for place in places)
     return FolderRules(closed=closed, readable=spellings(read), writable=written if inside else ())
 

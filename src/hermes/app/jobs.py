@@ -40,7 +40,7 @@ class HomeJobs:
         if script:
             await asyncio.to_thread(self._scripts.find, script)
         if workdir:
-            files = self._backends.of_source(maker).files
+            files = self._backends.of_job(maker).files
             view = await files.stat("", workdir) if workdir.startswith("/") else None
             if view is None or not view.folder:
                 raise UserError(
@@ -49,7 +49,7 @@ class HomeJobs:
 
     async def enter(self, session: SessionId, workdir: str, maker: Source | None) -> None:
         order = Command(text=f"cd -- {shlex.quote(workdir)}", session=session, timeout=30.0)
-        await self._backends.of_source(maker).run(order, lambda text: None)
+        await self._backends.of_job(maker, session).run(order, lambda text: None)
 
     async def run_script(self, name: str, workdir: str, seconds: float) -> ScriptReport:
         end = await self._scripts.run(name, b"", seconds, workdir)
@@ -106,7 +106,7 @@ def job_tool(gateway: Callable[[], Gateway | None]) -> JobTool:
 
 def _origin(context: ToolContext, tx: Tx) -> Any:
     turn = tx.turns.get(context.turn)
-    return None if turn is None else turn.source
+    return None if turn is None else turn.input.guidance.origin or turn.source
 
 
 def wish_of(arguments: Mapping[str, Any]) -> JobSpec:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from hermes.app.agents.ladder import SandboxProbes
 from hermes.app.agents.models import Inject
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.ports.agent import Provider
@@ -22,7 +23,7 @@ class AppOverrides(Struct, frozen=True, kw_only=True):
     `workspace` is where the agents' commands start, `toolsets` are the main agent's, `change` has the last
     word on the settings, `inject` on what a model is told, `in_memory` keeps nothing, and only where it
     `boots` do hooks hear of the start and BOOT.md runs. One that does not `stay` ends once no terminal uses
-    it."""
+    it. `probes` say which sandboxes work."""
 
     provider: Provider | None = None
     tools: Sequence[Tool] | None = None
@@ -35,3 +36,4 @@ class AppOverrides(Struct, frozen=True, kw_only=True):
     in_memory: bool = False
     boots: bool = True
     stay: bool = True
+    probes: SandboxProbes | None = None

@@ -52,7 +52,7 @@ class LiveStatus:
         self._store = StoreFacts()
         self._hosts: Mapping[str, AdapterHost] = {}
         self._gateway: Gateway | None = None
-        self._backends: Callable[[], list[dict[str, Any]]] = list
+        self._backends: Callable[[], Mapping[str, Any]] = dict
         self._left_out: Callable[[], Mapping[AgentId, str]] = dict
 
     def begin(self, store: StoreFacts) -> None:
@@ -63,7 +63,7 @@ class LiveStatus:
         self,
         hosts: Mapping[str, AdapterHost],
         gateway: Gateway,
-        backends: Callable[[], list[dict[str, Any]]],
+        backends: Callable[[], Mapping[str, Any]],
         left_out: Callable[[], Mapping[AgentId, str]],
     ) -> None:
         """Whose progress is looked up when somebody asks; `left_out` are agents that could not be built."""
@@ -100,7 +100,7 @@ class LiveStatus:
         store = self._store
         return {
             **self._state,
-            "backends": self._backends(),
+            **self._backends(),
             "started_at": self._started_at,
             "pid": os.getpid(),
             "platforms": {name: self._platform(name) for name in tuple(self._platforms)},

@@ -113,8 +113,9 @@ class Guidance(Struct, frozen=True, kw_only=True):
 
     `toolsets` are the only ones of the agent that the turn may use (none named: all), `withheld` those it may
     not. `unattended` says that nobody can be asked, and what is done instead: `deny` or `approve`. `backend`
-    is where its commands run, if its source does not say so. `origin` is whoever had a job made: its tools
-    are limited like theirs. `outside` says that who gave the task had read words from outside."""
+    is where its commands run, if its source does not say so. `origin` is whoever had a job made, or caused
+    what woke a session: tools and commands are limited like theirs. `outside` says that who gave the task
+    had read words from outside."""
 
     instructions: str = ""
     history: tuple[EarlierMessage, ...] = ()

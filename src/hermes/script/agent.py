@@ -46,7 +46,7 @@ from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId, new_session
 from hermes.domain.ports.agent import ModelRequest, Provider
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, owner_of
-from hermes.domain.settings.settings import ModelSettings, Settings
+from hermes.domain.settings.settings import SCRIPT_DOOR, ModelSettings, Settings
 from hermes.domain.text import one_line
 from hermes.domain.tool import ToolCall
 from hermes.domain.toolbox import ToolsetLimit
@@ -67,7 +67,7 @@ T = TypeVar("T")
 Message = dict[str, Any]
 
 PERSON = "script"
-SOURCE = Source(address=Address(platform="script", chat="script"), kind=SourceKind.API, user=PERSON)
+SOURCE = Source(address=Address(platform=SCRIPT_DOOR, chat="script"), kind=SourceKind.API, user=PERSON)
 NOBODY_APPROVES = "nobody is there to approve it (this agent was given no approval_callback)"
 NOBODY_ANSWERS = "Nobody is there to answer. Decide yourself, and say what you decided."
 _PREVIEW = 80

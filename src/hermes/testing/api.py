@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import aiohttp
 
+from hermes.app.agents.ladder import SandboxProbes
 from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.domain.ports.agent import Provider
@@ -21,6 +22,7 @@ from hermes.domain.ports.platform import Platform
 from hermes.domain.sse import SseEvent, SseParser
 from hermes.domain.tool import Tool
 from hermes.entry.host import HostState
+from hermes.testing.backends import fake_probes
 from hermes.testing.model import ScriptedModel
 
 KEY = "a key that nobody guesses"
@@ -50,6 +52,9 @@ class ApiWorld:
     environ: Mapping[str, str] = field(default_factory=dict)
     config: str = ""
     key: str = KEY
+    probes: SandboxProbes | None = None
+    """Which sandboxes work; none if nobody says. Commands run on this machine, unless `environ` names another
+    backend as TERMINAL_ENV (empty: the settings do)."""
     app: App = field(init=False)
     address: str = field(init=False, default="")
     platforms: dict[str, tuple[HostState, str]] = field(init=False, default_factory=dict)
@@ -67,9 +72,15 @@ class ApiWorld:
             "HERMES_RESERVE_MB": "0",
             "API_SERVER_KEY": self.key,
             "API_SERVER_PORT": "0",
+            "TERMINAL_ENV": "local",
             **self.environ,
         }
-        given = AppOverrides(provider=self.provider, tools=self.tools, platforms=self.accounts)
+        given = AppOverrides(
+            provider=self.provider,
+            tools=self.tools,
+            platforms=self.accounts,
+            probes=self.probes or fake_probes(),
+        )
         self.app = App(self.home, environ, given)
         self._living = asyncio.create_task(self.app.live(self._hear), name="gateway")
         waiting = asyncio.create_task(self._running.wait(), name="ready")

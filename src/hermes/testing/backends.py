@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from hermes.agent.danger.paths import CommandScope
+from hermes.app.agents.ladder import SandboxProbes
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.ports.world import OPEN_NETWORK, BackendRequest, NetworkRules, OpenEgress, World
+from hermes.domain.ports.world import (
+    OPEN_NETWORK,
+    Backend,
+    BackendRequest,
+    Boundary,
+    NetworkRules,
+    OpenEgress,
+    World,
+)
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.execution.commands.stdio import stdio_runner
 from hermes.execution.commands.transport import PipeTransport
 from hermes.execution.local.backend import LocalBackend, build_environment, find_shell, make_local
+from hermes.execution.sandboxes.probe import SandboxProbe
 from hermes.state.files.outgoing import SendRules
 
 NOWHERE = World(workspace="/w", home="/h", system="Linux", shell="bash")
@@ -52,6 +63,48 @@ def piped_backend(*, home: Path, workspace: Path, environ: Mapping[str, str]) ->
     env, shell = build_environment(environ), find_shell(environ)
     transport = PipeTransport(stdio_runner(shell), env)
     return LocalBackend(home=home, env=env, workspace=workspace, shell=shell, transport=transport)
+
+
+_KINDS = {"docker": Boundary.CONTAINER, "bubblewrap": Boundary.SANDBOX, "landlock": Boundary.WEAK}
+
+
+def fake_probes(*works: str) -> SandboxProbes:
+    """As on a machine where these sandboxes work and no others, whatever works on this one."""
+
+    async def probe(name: str, environ: Mapping[str, str]) -> SandboxProbe:
+        found = name in works
+        why, remedy = ("", "") if found else (f"{name} is not installed.", f"Install {name}.")
+        return SandboxProbe(name=name, boundary=_KINDS[name], works=found, why=why, remedy=remedy)
+
+    return SandboxProbes({}, tuple(_KINDS), probe)
+
+
+class BoxedBackend:
+    """A backend that says of itself that it is in another `world`; nothing holds its commands in."""
+
+    def __init__(self, inner: Backend, world: World) -> None:
+        self._inner = inner
+        self._world = world
+
+    async def place(self, session: str = "") -> World:
+        return self._world
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def make_boxed(name: str, request: BackendRequest) -> Backend:
+    """The local backend under the name of a sandbox, and with the world that it would have."""
+    world = World(
+        workspace=str(request.workspace),
+        home="/home/box",
+        system="Linux",
+        shell="bash",
+        sandbox=name,
+        boundary=_KINDS[name],
+        network=request.network,
+    )
+    return cast(Backend, BoxedBackend(make_local(request), world))
 
 
 class NoBackend:

@@ -168,7 +168,7 @@ def _check(command: CliCommand) -> int:
     loaded, console = _loaded(command), command.console
     found = [*map(str, loaded.problems), *_webhook_problems(command, loaded), *_account_problems(loaded)]
     found += [*_toolset_problems(loaded), *_model_problems(command, loaded)]
-    found += _http_problems(command, loaded)
+    found += [*_http_problems(command, loaded), *_terminal_problems(command, loaded)]
     for problem in found:
         console.line(loaded.secrets.redact(problem))
     for note in loaded.notes:
@@ -177,6 +177,12 @@ def _check(command: CliCommand) -> int:
         return PROBLEMS
     console.line("config ok")
     return 0
+
+
+def _terminal_problems(command: CliCommand, loaded: LoadedSettings) -> list[str]:
+    from hermes.app.agents.terminal_settings import terminal_problems
+
+    return [str(error) for error in terminal_problems(loaded, command.environ)]
 
 
 def _toolset_problems(loaded: LoadedSettings) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,16 +13,16 @@ from typing import Any
 
 from hermes.admin.process.home_files import GATEWAY, LOG_FILE, LockHolder, home_holder, read_state
 from hermes.admin.process.running import find_running
+from hermes.admin.shell.boundary_lines import OWNERS, boundary_lines, settled_lines
 from hermes.admin.shell.command import STATUS, CliCommand, declare
 from hermes.admin.shell.output import CliConsole, ago
 from hermes.agent.models.choose import DEMO, NO_PROBE, SERVICES, ModelAccess, ModelChoice, is_local, stand_in
 from hermes.agent.models.facts import model_facts
 from hermes.agent.models.registry import Models
 from hermes.domain.errors import UserError
-from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ports.world import LOCAL
 from hermes.domain.word import replace
 from hermes.plugins import platform_manifests, providers
-from hermes.state.home.homes import user_name
 from hermes.state.settings.loader import LoadedSettings, load_settings
 
 _APPROVALS = {
@@ -54,7 +53,8 @@ def run(command: CliCommand) -> int:
     if holder is not None and running and told.get("pid", holder.pid) != holder.pid:
         told = {}  # an earlier life's: this one could not write its own yet
     model = _told_model(told) if running else _model(loaded, told)
-    live = _ask(home, environ)
+    live = ask_gateway(home, environ)
+    held = _boundaries(live)
     approvals = str((running and told.get("approvals")) or loaded.settings.approvals.mode)
     trouble = _store_trouble(live, told, home) if running else ""
     code = NOT_RUNNING if not running else 1 if trouble else 0
@@ -67,8 +67,8 @@ def run(command: CliCommand) -> int:
                 "live": _live_facts(live),
                 "store_trouble": trouble,
                 "approvals": approvals,
-                "sandbox": _main_sandbox(live),
-                "backends": [] if live is None else live["facts"].get("backends", []),
+                "sandbox": _main_sandbox(held, loaded.settings.terminal.backend),
+                **held,
                 "exposed": [str(note) for note in loaded.exposed],
             }
         )
@@ -82,7 +82,7 @@ def run(command: CliCommand) -> int:
     if model["context_length"]:
         pairs.append(("Context", f"{int(model['context_length']):,} tokens"))
     pairs.append(("Approvals", _APPROVALS.get(approvals, approvals)))
-    pairs += _sandboxes(live, loaded.settings.terminal.backend)
+    pairs += _sandboxes(held, loaded.settings.terminal.backend)
     if running:
         pairs += _platforms(told) + _hooks(told)
     if live is not None:
@@ -101,30 +101,27 @@ def run(command: CliCommand) -> int:
     return code
 
 
-def _main_sandbox(live: Mapping[str, Any] | None) -> str:
-    known = [] if live is None else live["facts"].get("backends", [])
-    return next((one["sandbox"] for one in known if one["agent"] == MAIN_AGENT), "") or "none"
+def _main_sandbox(facts: Mapping[str, Any], named: str) -> str:
+    """What holds the commands of owner and admins, where no route says otherwise."""
+    chosen = next((one for one in facts["boundaries"] if one["who"] == OWNERS and not one["route"]), None)
+    backend = named.strip().lower() if chosen is None else chosen["backend"]
+    return "none" if backend == LOCAL else backend
 
 
-def _sandboxes(live: Mapping[str, Any] | None, named: str) -> list[tuple[str, str]]:
-    """What holds the commands of each agent, as far as agents are there; main stands for those that have the
-    same."""
-    here = f"commands run as {user_name(os.getuid())} on this machine"
-    known = [] if live is None else live["facts"].get("backends", [])
-    if not known:
-        return [("Sandbox", f"none; {here}" if named.lower() == "local" else f"that of the backend {named}")]
-    lines: dict[str, list[str]] = {}
-    for one in known:
-        where = here if one["here"] else f"commands run by the backend {one['backend']}"
-        network = "" if one["network"] == "open" else f", network: {one['network']}"
-        trouble = f" ({one['trouble']})" if one["trouble"] else ""
-        lines.setdefault(f"{one['sandbox'] or 'none'}; {where}{network}{trouble}", []).append(one["agent"])
-    return [
-        ("Sandbox", line if MAIN_AGENT in who else f"{', '.join(who)}: {line}") for line, who in lines.items()
-    ]
+def _sandboxes(facts: Mapping[str, Any], named: str) -> list[tuple[str, str]]:
+    """What holds whose commands, and the backends that something is wrong with."""
+    lines = boundary_lines(facts["boundaries"]) or settled_lines(named)
+    ill = [one for one in facts["backends"] if one["trouble"]]
+    lines += [f"the backend {one['backend']} of {one['agent']}: {one['trouble']}" for one in ill]
+    return [("Sandbox", line) for line in lines]
 
 
-def _ask(home: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:
+def _boundaries(live: Mapping[str, Any] | None) -> dict[str, Any]:
+    facts = {} if live is None else live["facts"]
+    return {name: facts.get(name, []) for name in ("backends", "boundaries", "sandboxes")}
+
+
+def ask_gateway(home: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:
     """What the gateway that runs says of itself at this moment."""
     try:
         running = find_running(home, environ, 0.0)

@@ -22,7 +22,7 @@ _GAP = "  "
 _NARROWEST = 8
 _LONGEST_CELL = 400
 _NAMED_COMMAND = re.compile(
-    r"(?<![\w./-])hermes (?=(?:--resume|--continue|-q|access|chat|config|cron|gateway|grants|handoff"
+    r"(?<![\w./-])hermes (?=(?:--resume|--continue|-q|access|chat|config|cron|doctor|gateway|grants|handoff"
     r"|hooks|outbox|pairing|platforms|plugins|send|sessions|status|trace|webhook)\b)"
 )
 """A command in a sentence of ours, but for `hermes profile`, which is about all homes."""

@@ -15,7 +15,7 @@ from hermes.agent.tools.approval_text import bind_to_world
 from hermes.agent.tools.schema import ToolSignature, read_signature, read_values
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
-from hermes.domain.ports.world import Backend, ProcessView, World
+from hermes.domain.ports.world import Backend, Command, ProcessView, World
 from hermes.domain.rows import SearchHit
 from hermes.domain.services import ToolServices
 from hermes.domain.text import closest
@@ -62,19 +62,29 @@ class ProcessEnded(Protocol):
     def __call__(self, context: ToolContext, process: ProcessView, /) -> None: ...
 
 
+async def _no(session: str) -> bool:
+    return False
+
+
 class CommandRules(Struct, frozen=True, kw_only=True):
     """`scope_in` tells what commands may do without asking in the backend's world. While `asks` says no,
     nobody is asked, and only what is never run is refused."""
 
     scope_in: Callable[[World], Awaitable[CommandScope]]
     asks: Callable[[], bool] = field(default=lambda: True)
+    asks_all: Callable[[str], Awaitable[bool]] = field(default=_no)
+    """Whether a person is asked before every command of a session."""
+    seconds: Callable[[], float] = field(default=lambda: Command(text="").timeout)
+    """How long a command may take if the model does not say."""
 
 
 async def scope_of(services: ToolServices, session: str) -> CommandScope:
     """What a session's next command may do without asking, and where it would run."""
     backend, rules = services.get(Backend), services.get(CommandRules)
     world, cwd = await backend.place(session), await backend.cwd(session)
-    return replace(await rules.scope_in(world), cwd=cwd, elsewhere=world.elsewhere)
+    scope = await rules.scope_in(world)
+    ask_all = scope.ask_all or await rules.asks_all(session)
+    return replace(scope, cwd=cwd, elsewhere=world.elsewhere, ask_all=ask_all)
 
 
 # --- tools ---

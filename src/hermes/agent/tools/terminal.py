@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from hermes.agent.danger.destinations import UNTOLD, destinations, reaches_out
 from hermes.agent.tools.approval_text import action_digest, visible, visible_line
 from hermes.agent.tools.files import resolve_path
-from hermes.agent.tools.registry import ApprovalCase, ProcessEnded, ToolInvocation, scope_of, tool
+from hermes.agent.tools.registry import (
+    ApprovalCase,
+    CommandRules,
+    ProcessEnded,
+    ToolInvocation,
+    scope_of,
+    tool,
+)
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import Backend, Command, CommandResult, ProcessView
 from hermes.domain.services import ToolServices
@@ -68,7 +75,7 @@ async def terminal(
     invocation: ToolInvocation,
     command: str,
     workdir: str = "",
-    timeout: int = 180,
+    timeout: int = 0,
     background: bool = False,
     notify: bool = False,
 ) -> ToolResult:
@@ -76,14 +83,15 @@ async def terminal(
     the user first. Start servers and other long-lived programs with background=true, then use process.
 
     workdir: absolute folder for this command only
-    timeout: seconds, at most 600
+    timeout: seconds, at most 600; 0 = the usual limit
     notify: with background: be told when it ends
     """
     from hermes.agent.danger.judge import judge_command
 
     scope = await invocation.scope()
     _refuse_never(judge_command(command, replace(scope, cwd=resolve_path(scope, workdir))))
-    seconds = 0.0 if background else float(min(max(timeout, 1), _LONGEST_WAIT))
+    wanted = timeout if timeout > 0 else invocation.services.get(CommandRules).seconds()
+    seconds = 0.0 if background else float(min(wanted, _LONGEST_WAIT))
     order = Command(text=command, session=invocation.session, cwd=workdir or None, timeout=seconds)
     if background:
         ended = invocation.services.get(ProcessEnded)

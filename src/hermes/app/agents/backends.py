@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import os
+import re
+import shutil
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -22,10 +25,23 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar, cast
 
+from msgspec import Struct
+
 from hermes import plugins
 from hermes.agent.danger.paths import CommandScope, is_free_workspace, is_wide
-from hermes.app.homes import MEDIA, homes_for
-from hermes.control.chores import Chore
+from hermes.app.agents.ladder import (
+    BoundaryChoice,
+    Commander,
+    SandboxProbes,
+    boundary_facts,
+    choose,
+    leaves_open,
+    probe_facts,
+)
+from hermes.app.homes import MEDIA, SANDBOXES, WORKSPACE, homes_for
+from hermes.control.chores import HOURLY, Chore
+from hermes.control.jobs.runs import RUN_SESSIONS
+from hermes.control.people.routing import job_source
 from hermes.domain.address import Source
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
@@ -33,20 +49,23 @@ from hermes.domain.event import AgentEvent, Notice
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.agent import Agent, Run
 from hermes.domain.ports.world import (
+    OPEN_NETWORK,
     Backend,
     BackendRequest,
     FolderRules,
     MakeBackend,
+    NetworkRules,
     ProcessView,
     World,
 )
 from hermes.domain.rows import MediaItem
-from hermes.domain.settings.settings import Profile, Route, Settings
+from hermes.domain.settings.settings import AUTO, Profile, Route, Settings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.domain.word import replace
 from hermes.execution.backend_life import KeptBackend
 from hermes.execution.routed_backend import RoutedBackend
+from hermes.execution.sandboxes.probe import SandboxProbe
 from hermes.state.home.homes import INSIDE, USUAL_HOME
 
 log = logging.getLogger("hermes.backend")
@@ -60,14 +79,24 @@ _LED_AWAY = (
     "The folder of this session, {folder}, is or lies behind a link now, so this works in the agent's own"
     " folder. Put the folder back, or begin a new session where it is."
 )
-_Key = tuple[AgentId, str, Path, Path]
+_UNUSED_SECONDS = 30 * 86_400.0
+_TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_JOB_RUN = re.compile(rf"{RUN_SESSIONS}(?P<job>[0-9a-f]{{12}})_")
+_Key = tuple[AgentId, str, Path, Path, NetworkRules]
 
 
 class GatewayBackends:
-    """The backends of a gateway's agents, by agent, name, home and workspace."""
+    """The backends of a gateway's agents, by agent, name, home, workspace and network."""
 
-    def __init__(self, environ: Mapping[str, str], clock: Clock, settings: Callable[[], Settings]) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        clock: Clock,
+        settings: Callable[[], Settings],
+        probes: SandboxProbes | None = None,
+    ) -> None:
         self._environ = environ
+        self.probes = probes or SandboxProbes(environ)
         self._clock = clock
         self.settings = settings
         self._makers: Mapping[str, MakeBackend] = {}
@@ -78,51 +107,55 @@ class GatewayBackends:
         self._sharing = RLock()
         self.lead_out: Callable[[BackendRequest], BackendRequest] = lambda request: request
         """Adds the way to the hosts that a backend may reach."""
-        self.bound: dict[tuple[AgentId, str], Callable[[], Awaitable[KeptBackend]]] = {}
+        self.bound: dict[tuple[AgentId, str], Callable[[], Awaitable[HeldBackend]]] = {}
         """The backend of each session in which a turn runs, also for agents of another generation."""
 
     def load(self) -> None:
         """Reads plugins, so it runs in a thread."""
         self._makers = plugins.backends(self.settings().plugins)
 
-    def find(self, name: str, profile: Profile, workspace: Path) -> KeptBackend | None:
-        """The one that is there: commands and processes outlive the settings that an agent was built with."""
-        return self._kept.get((profile.agent, name, profile.home, workspace))
+    def offers(self, name: str) -> bool:
+        return name in self._makers
 
-    def make(self, name: str, profile: Profile, workspace: Path, route: Route | None) -> KeptBackend:
+    def has(self, order: BackendOrder) -> bool:
+        return order.key in self._kept
+
+    async def get(self, order: BackendOrder) -> KeptBackend:
+        """The one that is there (commands and processes outlive the settings that an agent was built with),
+        else a new one, made in a thread, once for all who want it at the same time."""
+        while (kept := self._kept.get(order.key)) is None:
+            making = self._making.get(order.key)
+            if making is None:
+                making = asyncio.get_running_loop().run_in_executor(None, self.make, order)
+                self._making[order.key] = making
+                making.add_done_callback(partial(self._made, order.key))
+            await asyncio.shield(making)
+        return kept
+
+    def make(self, order: BackendOrder) -> KeptBackend:
         """A `UserError` if it is not there or cannot be made: nothing else may stand in for it. Blocks."""
-        maker = self._makers.get(name.strip().lower())
+        name, profile = order.name, order.profile
+        maker = self._makers.get(name)
         if maker is None:
             there = ", ".join(sorted(self._makers)) or "none"
             raise UserError(
                 f"There is no backend “{one_line(name, 40)}” for the commands of {profile.agent}.",
                 hint=f"Install its plugin, or name one of: {there} (terminal.backend, routes[].backend).",
             )
+        if order.own_folder:
+            order.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.utime(order.workspace)
         request = BackendRequest(
             profile=profile,
-            workspace=workspace,
+            workspace=order.workspace,
             environ={**self._environ, INSIDE: "1"},
-            passthrough=(INSIDE,),
+            passthrough=(INSIDE, *self.settings().terminal.env_passthrough),
             share=self._share,
-            route=route,
+            route=order.route,
+            network=order.network,
         )
         kept = KeptBackend(name, plugins.make_backend(name, maker, self.lead_out(request)), self._clock)
-        self._kept[profile.agent, name, profile.home, workspace] = kept
-        return kept
-
-    async def make_beside(
-        self, name: str, profile: Profile, workspace: Path, route: Route | None
-    ) -> KeptBackend:
-        """As `make`, in a thread, once for all who want it at the same time."""
-        key = (profile.agent, name, profile.home, workspace)
-        while (kept := self._kept.get(key)) is None:
-            making = self._making.get(key)
-            if making is None:
-                work = partial(self.make, name, profile, workspace, route)
-                making = asyncio.get_running_loop().run_in_executor(None, work)
-                self._making[key] = making
-                making.add_done_callback(partial(self._made, key))
-            await asyncio.shield(making)
+        self._kept[order.key] = kept
         return kept
 
     def _made(self, key: _Key, making: asyncio.Future[KeptBackend]) -> None:
@@ -130,12 +163,12 @@ class GatewayBackends:
         if not making.cancelled():
             making.exception()  # whoever waited has it; nobody may have
 
-    def name_own(self, name: str, profile: Profile, workspace: Path) -> None:
+    def name_own(self, order: BackendOrder) -> None:
         """Note which one an agent has for itself, whatever the folders of its sessions are."""
-        self._newest[profile.agent, name] = (profile.agent, name, profile.home, workspace)
+        self._newest[order.key[:2]] = order.key
 
     def of_agent(self, agent: AgentId, home: Path) -> list[KeptBackend]:
-        return [kept for (whose, _, where, _), kept in self._kept.items() if (whose, where) == (agent, home)]
+        return [kept for key, kept in self._kept.items() if (key[0], key[2]) == (agent, home)]
 
     def is_idle(self, agent: AgentId) -> bool:
         """Whether nothing runs for an agent, in any of its backends."""
@@ -148,8 +181,19 @@ class GatewayBackends:
             return cast(T, self._shared[key])
 
     @property
-    def chore(self) -> Chore:
-        return Chore(name="backends", every=_TEND_SECONDS, run=self.tend, first=1.0)
+    def chores(self) -> Sequence[Chore]:
+        return (
+            Chore(name="backends", every=_TEND_SECONDS, run=self.tend, first=1.0),
+            Chore(name="sandboxes", every=HOURLY, run=self.sweep),
+        )
+
+    async def sweep(self, homes: Collection[Path] = ()) -> str:
+        """Remove the folders of strangers that nothing has used for long."""
+        kept = {key[3] for key in self._kept}
+        homes = homes or {key[2] for key in self._kept}
+        before = self._clock.now().timestamp() - _UNUSED_SECONDS
+        gone = await asyncio.to_thread(lambda: sum(_sweep(home / SANDBOXES, kept, before) for home in homes))
+        return f"{gone} folders removed"
 
     async def tend(self) -> str:
         """Look how they are, and let go of those that nothing has used for a while."""
@@ -164,6 +208,7 @@ class GatewayBackends:
 
     async def close(self) -> None:
         """All at once, and not for ever."""
+        await self.probes.close()
         kept = tuple(self._kept.values())
         try:
             async with asyncio.timeout(_STOP_SECONDS):
@@ -175,7 +220,7 @@ class GatewayBackends:
             if error is not None:
                 log.warning("backend.not_closed backend=%s why=%s", each.name, error)
 
-    def facts(self) -> list[dict[str, Any]]:
+    def _facts(self) -> list[dict[str, Any]]:
         """Of each, whatever the folders of its sessions are; but those of an agent's former home only while
         they are open."""
         homes: dict[tuple[AgentId, str, Path], list[KeptBackend]] = {}
@@ -183,6 +228,19 @@ class GatewayBackends:
             if kept.is_open or self._newest.get(key[:2]) == key:
                 homes.setdefault(key[:3], []).append(kept)
         return [_backend_facts(agent, name, alike) for (agent, name, _), alike in homes.items()]
+
+    def facts(self) -> dict[str, Any]:
+        """The backends, which boundary counts for whom, and which sandboxes work here; of the latter two
+        nothing while that is looked for."""
+        probes = self.probes.results
+        return {
+            "backends": self._facts(),
+            "boundaries": [] if probes is None else boundary_facts(self.settings(), probes, self._worlds()),
+            "sandboxes": [] if probes is None else [*probe_facts(probes)],
+        }
+
+    def _worlds(self) -> dict[tuple[str, NetworkRules], World]:
+        return {(key[1], key[4]): kept.world for key, kept in self._kept.items() if kept.world is not None}
 
 
 def _backend_facts(agent: AgentId, name: str, alike: Sequence[KeptBackend]) -> dict[str, Any]:
@@ -198,9 +256,31 @@ def _backend_facts(agent: AgentId, name: str, alike: Sequence[KeptBackend]) -> d
     }
 
 
+class BackendOrder(Struct, frozen=True, kw_only=True):
+    """Which backend is wanted: by its name, for an agent, in a folder, with a network."""
+
+    name: str
+    profile: Profile
+    workspace: Path
+    network: NetworkRules = OPEN_NETWORK
+    route: Route | None = None
+    own_folder: bool = False
+
+    @property
+    def key(self) -> _Key:
+        return (self.profile.agent, self.name, self.profile.home, self.workspace, self.network)
+
+
+class HeldBackend(Struct, frozen=True, kw_only=True):
+    """A backend, and why it is this one."""
+
+    kept: KeptBackend
+    choice: BoundaryChoice
+
+
 class AgentBackends:
-    """Those of one agent. The route of a turn names the one its commands run in, else the settings do; the
-    session, the folder in which they start, else it is the agent's own."""
+    """Those of one agent. Who commands, the route of the turn and the settings say which one its commands run
+    in; the session, the folder in which they start, else it is the agent's own."""
 
     def __init__(self, profile: Profile, workspace: Path, gateway: GatewayBackends) -> None:
         self._profile = profile
@@ -208,26 +288,35 @@ class AgentBackends:
         self._gateway = gateway
         self.backend = RoutedBackend(self._of_session, self._all)
         for name in self._declared():
-            gateway.name_own(name, profile, workspace)
-            if gateway.find(name, profile, workspace) is None:
-                gateway.make(name, profile, workspace, self._route(name))
+            order = self._order(name, workspace, choose(Commander(named=name), profile.settings, ()))
+            gateway.name_own(order)
+            if not gateway.has(order):
+                gateway.make(order)
 
     def of(self, turn: Turn, folder: str | None = None) -> Backend:
-        return self._alone(self._name(turn.source, turn.input.guidance.backend), folder)
+        return self._alone(Commander.of(turn), turn.session, folder)
 
-    def of_source(self, source: Source | None, folder: str | None = None) -> Backend:
+    def of_source(self, source: Source | None, folder: str | None = None, session: str = "") -> Backend:
         """That of what comes from there; of the agent itself, if it comes from nowhere."""
-        return self._alone(self._name(source), folder)
+        return self._alone(Commander(source=source), session, folder)
 
-    async def place(self, source: Source | None, folder: str | None = None) -> World:
-        return await self.of_source(source, folder).place()
+    def of_job(self, maker: Source | None, session: str = "") -> Backend:
+        """That of a job which somebody made, in the session of one of its runs."""
+        run = _JOB_RUN.match(session)
+        source = None if run is None else job_source(run["job"])
+        return self._alone(Commander(source=source, maker=maker, alone=True), session)
+
+    async def place(self, source: Source | None, folder: str | None = None, session: str = "") -> World:
+        return await self.of_source(source, folder, session).place()
 
     def _all(self) -> list[KeptBackend]:
         return self._gateway.of_agent(self._profile.agent, self._profile.home)
 
-    def _alone(self, name: str, folder: str | None = None) -> Backend:
-        async def choose(session: str) -> KeptBackend:
-            return await self._get_beside(name, folder)
+    def _alone(self, who: Commander, session: str, folder: str | None = None) -> Backend:
+        hold = partial(self._hold, who, session, folder, self._gateway.settings())
+
+        async def choose(_: str) -> KeptBackend:
+            return (await hold()).kept
 
         return RoutedBackend(choose, self._all)
 
@@ -235,9 +324,8 @@ class AgentBackends:
     def bind(self, turn: Turn, folder: str | None = None) -> Iterator[None]:
         """What the session does meanwhile is done in one backend, whatever the settings become."""
         bound, key = self._gateway.bound, (self._profile.agent, turn.session)
-        get = bound[key] = partial(
-            self._get_beside, self._name(turn.source, turn.input.guidance.backend), folder
-        )
+        settings = self._gateway.settings()
+        get = bound[key] = partial(self._hold, Commander.of(turn), turn.session, folder, settings)
         try:
             yield
         finally:
@@ -249,37 +337,59 @@ class AgentBackends:
         views = [await kept.ask(lambda backend: backend.processes.list(session)) for kept in self._all()]
         return [view for listed in views for view in listed]
 
+    async def asks_all(self, session: str) -> bool:
+        """Whether a person is asked before each command of the session."""
+        get = self._gateway.bound.get((self._profile.agent, session))
+        return get is not None and (await get()).choice.ask_all
+
     def _declared(self) -> Collection[str]:
         settings, agent = self._profile.settings, self._profile.agent  # they may not count yet
         routed = (route.backend for route in settings.routes if route.agent == agent and route.backend)
-        return dict.fromkeys((settings.terminal.backend, *routed))
-
-    def _name(self, source: Source | None, named: str = "") -> str:
-        """Whichever agent it is: a route's sandbox also holds what reached another agent by name."""
-        settings = self._gateway.settings()
-        route = settings.route_for(source)
-        return named or (route.backend if route is not None else "") or settings.terminal.backend
+        names = (name.strip().lower() for name in (settings.terminal.backend, *routed))
+        return [name for name in dict.fromkeys(names) if name != AUTO]
 
     async def _of_session(self, session: str) -> KeptBackend:
         get = self._gateway.bound.get((self._profile.agent, session))
         if get is not None:
-            return await get()
+            return (await get()).kept
         if session:  # what its turn left running must not slip out of the sandbox that it was in
             raise UserError(f"No turn runs in the session {session}, so nothing can be done there now.")
-        return await self._get_beside(self._gateway.settings().terminal.backend)
+        return (await self._hold(Commander(), "", None, self._gateway.settings())).kept
 
-    async def _get_beside(self, name: str, folder: str | None = None) -> KeptBackend:
+    async def _hold(
+        self, who: Commander, session: str, folder: str | None, settings: Settings
+    ) -> HeldBackend:
+        """The backend that who commands gets, once it is sure that it holds what it must."""
+        choice = choose(who, settings, await self._probes(who, settings))
+        choice.check()
         workspace = self._workspace
-        if folder is not None and not await asyncio.to_thread(is_led_away, folder):
+        if choice.apart:
+            workspace = self._profile.home / SANDBOXES / choice.backend / _task(session) / WORKSPACE
+        elif folder is not None and not await asyncio.to_thread(is_led_away, folder):
             workspace = Path(folder)
+        order = self._order(choice.backend, workspace, choice)
         if workspace == self._workspace:
-            self._gateway.name_own(name, self._profile, workspace)
-        return await self._gateway.make_beside(name, self._profile, workspace, self._route(name))
+            self._gateway.name_own(order)
+        kept = await self._gateway.get(order)
+        choice.check(await kept.place())
+        return HeldBackend(kept=kept, choice=choice)
 
-    def _route(self, name: str) -> Route | None:
-        """The one that names this backend."""
+    async def _probes(self, who: Commander, settings: Settings) -> Collection[SandboxProbe]:
+        """What works here, where it matters: nobody waits for it in vain."""
+        probes = await self._gateway.probes.get() if leaves_open(who, settings) else ()
+        return [probe for probe in probes if self._gateway.offers(probe.name)]
+
+    def _order(self, name: str, workspace: Path, choice: BoundaryChoice) -> BackendOrder:
         settings = (self._profile.settings, self._gateway.settings())
-        return next((route for each in settings for route in each.routes if route.backend == name), None)
+        names = ((route, route.backend.strip().lower()) for each in settings for route in each.routes)
+        return BackendOrder(
+            name=name,
+            profile=self._profile,
+            workspace=workspace,
+            network=choice.network,
+            route=next((route for route, named in names if named == name), None),
+            own_folder=choice.apart,
+        )
 
     async def bring(self, turn: Turn, item: MediaItem, path: str, folder: str | None = None) -> str:
         """Where the turn's commands find a file that came with a message and is kept at a path of ours: there
@@ -298,6 +408,25 @@ class AgentBackends:
 def incoming_folder(world: World, profile: Profile) -> str:
     """Where files that came with messages are in a world."""
     return str(profile.home / MEDIA) if world.host_files else f"{world.workspace.rstrip('/')}/{_INCOMING}"
+
+
+def _task(session: str) -> str:
+    """The name of a stranger's folder: that of the session, and one for all runs of a job. Ids of sessions
+    may be a client's own words."""
+    run = _JOB_RUN.match(session)
+    session = session if run is None else RUN_SESSIONS + run["job"]
+    if _TASK.fullmatch(session):
+        return session
+    return "task-" + hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _sweep(folder: Path, kept: Collection[Path], before: float) -> int:
+    gone = 0
+    for workspace in folder.glob(f"*/*/{WORKSPACE}"):
+        if workspace not in kept and not workspace.is_symlink() and workspace.stat().st_mtime < before:
+            shutil.rmtree(workspace.parent, ignore_errors=True)
+            gone += not workspace.exists()
+    return gone
 
 
 async def _pieces(path: str) -> AsyncIterator[bytes]:
@@ -357,7 +486,9 @@ class WorldScopes:
             homes = homes_for(self._profile, workspace, self._closed)
         else:
             wide = not is_free_workspace(world.workspace, world.home)
-            homes = FolderRules(closed=(*self._closed, f"{world.home.rstrip('/')}/{USUAL_HOME}"))
+            closed = (*self._closed, f"{world.home.rstrip('/')}/{USUAL_HOME}")
+            own = (world.workspace,) if world.boundary.holds_strangers else ()
+            homes = FolderRules(closed=closed, writable=own)
         return CommandScope(
             cwd=world.workspace,
             workspace=world.workspace,

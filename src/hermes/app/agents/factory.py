@@ -16,6 +16,7 @@ from hermes.app.agents.backends import AgentBackends, BoundAgent, GatewayBackend
 from hermes.app.agents.models import AgentModels
 from hermes.app.agents.prompt import SystemPrompt, make_memories
 from hermes.app.agents.registry import AgentRegistry
+from hermes.app.agents.terminal_settings import check_terminal
 from hermes.app.agents.tools import OpenSources, TurnLimits, check_own_toolsets, check_toolsets, redacting
 from hermes.app.egress import AppEgress
 from hermes.app.homes import MEDIA, WORKSPACE, closed_homes
@@ -36,7 +37,7 @@ from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import Backend, Egress, Media, ProcessView
 from hermes.domain.services import ToolServices
 from hermes.domain.settings.live import LiveSettings
-from hermes.domain.settings.settings import PluginOptions, Profile
+from hermes.domain.settings.settings import AUTO, PluginOptions, Profile
 from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.toolbox import Toolbox, ToolSource
@@ -74,7 +75,9 @@ class AgentFactory:
         self._overrides = around.overrides
         self._waking: set[asyncio.Task[Turn | None]] = set()
         self.models = AgentModels(loaded, around.overrides.provider, around.overrides.inject)
-        self.backends = GatewayBackends(around.environ, around.overrides.clock, lambda: around.live.now)
+        self.backends = GatewayBackends(
+            around.environ, around.overrides.clock, lambda: around.live.now, around.overrides.probes
+        )
         self.backends.lead_out = around.egress.lead_out
         self._before: AgentFactory | None = None
         self._retired = False
@@ -142,9 +145,11 @@ class AgentFactory:
         """What the agents share, and the main one, without which there is no start; the others are built when
         they are needed."""
         self._store, self._hooks = store, hooks
+        if self._overrides.stay and self._loaded.settings.terminal.backend == AUTO:
+            self.backends.probes.renew()  # beside the start, so that no turn waits for it
         await self.models.open()
         await asyncio.to_thread(self._load)
-        chores.append(self.backends.chore)
+        chores += self.backends.chores
         registry = AgentRegistry(self.ids, self.build, self.release)
         await registry.get(MAIN_AGENT)
         return registry
@@ -158,6 +163,7 @@ class AgentFactory:
         if self._overrides.tools is None:
             self._added = plugins.tools(settings.plugins)
         check_toolsets(self._loaded, self._added.toolsets)
+        check_terminal(self._loaded, self._around.environ)
         self.backends.load()
 
     async def build(self, agent: AgentId) -> Runtime:
@@ -190,7 +196,7 @@ class AgentFactory:
         backends = AgentBackends(profile, workspace, self.backends)
         backend, scopes = backends.backend, self._scopes(profile)
         if tools is None:
-            tools = self.tools(self._services(profile, store, backend, media, scopes), sources)
+            tools = self.tools(self._services(profile, store, backends, media, scopes), sources)
         toolbox = self._toolbox(profile, tools)
         model = self.models.name(profile.agent)
         prompt = SystemPrompt(
@@ -246,19 +252,22 @@ class AgentFactory:
         return [*made_here, *self._added.plain]
 
     def _services(
-        self, profile: Profile, store: Store, backend: Backend, media: Media, scopes: WorldScopes
+        self, profile: Profile, store: Store, backends: AgentBackends, media: Media, scopes: WorldScopes
     ) -> ToolServices:
         """What tools work with, whoever they come from."""
         return ToolServices(
             {
-                Backend: backend,
+                Backend: backends.backend,
                 Egress: self._around.egress.client(profile.agent),
                 Media: media,
                 Profile: profile,
                 Clock: self._overrides.clock,
                 Recall: recall_from(store, zone_named(profile.settings.timezone)),
                 CommandRules: CommandRules(
-                    scope_in=scopes.of, asks=lambda: self._around.live.now.approvals.mode != "off"
+                    scope_in=scopes.of,
+                    asks=lambda: self._around.live.now.approvals.mode != "off",
+                    asks_all=backends.asks_all,
+                    seconds=lambda: self._around.live.now.terminal.timeout,
                 ),
                 ProcessEnded: self._tell_ended,
                 JobActions: None if self._overrides.in_memory else job_tool(self._around.gateway),

@@ -38,8 +38,8 @@ NOTES_SECONDS = 8.0
 class SystemPrompt:
     profile: Profile
     toolbox: Toolbox
-    place: Callable[[Source | None, str | None], Awaitable[World]]
-    """Where the commands of what comes from there run, in a session with this folder."""
+    place: Callable[[Source | None, str | None, str], Awaitable[World]]
+    """Where the commands of what comes from there run, in a session with this folder and id."""
     model: str
     clock: Clock
     memories: Mapping[str, Memory]
@@ -51,7 +51,9 @@ class SystemPrompt:
         """The prompt as it is now, give or take a second; its text is the same for every session of the agent
         whose commands run in the same world, and its tools for all that come from the same place."""
         began_in = None if source is None else source.folder
-        world = await self._world(source, began_in if session is None else session.workspace)
+        world = await self._world(
+            source, began_in if session is None else session.workspace, "" if session is None else session.id
+        )
         until, text = self._texts.get(world, (float("-inf"), ""))
         if self.clock.monotonic() >= until:
             # Side by side: a new session waits for all of it.
@@ -78,10 +80,10 @@ class SystemPrompt:
         now = self.clock.monotonic()
         self._texts = {world: kept for world, kept in self._texts.items() if now < kept[0]}
 
-    async def _world(self, source: Source | None, folder: str | None) -> World | None:
+    async def _world(self, source: Source | None, folder: str | None, session: str) -> World | None:
         """None where the backend does not say; its commands will, when they are tried."""
         try:
-            return await self.place(source, folder)
+            return await self.place(source, folder, session)
         except HermesError as error:
             log.warning("prompt.no_world agent=%s why=%s", self.profile.agent, error)
             return None

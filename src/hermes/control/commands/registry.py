@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from hermes.control.core import Runtime
 from hermes.control.outbound.targets import ResolveTargets, default_targets
-from hermes.control.people.access import ids_of, is_listed
+from hermes.control.people.standing import admin_list
 from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.border import Border
 from hermes.domain.command_line import read_command
@@ -389,21 +389,17 @@ def _tier_of(source: Source, settings: Settings) -> Tier:
     if source.address.platform == LOCAL_DOOR:
         return Tier(name="admin", reason="it is this machine's terminal", owner=True)
     account, block = source.address.credential, settings.block(source.address)
-    private = source.kind is SourceKind.PRIVATE
-    lists = [(name, getattr(block, name)) for name in ("allow_admin_from", "group_allow_admin_from")]
-    own, other = lists if private else lists[::-1]
-    # Whoever names admins for one sort of chats means that nobody else is one in the other.
-    key, admins = own if own[1] or not other[1] else other
-    if not admins:
-        # People whom the operator let in by id; `*` names nobody.
-        named = {ident.strip() for ident in (*block.allowed_users, *settings.allowed_users)} - {"*", ""}
-        owner = not ids_of(source).isdisjoint(named)
-        why = "; the operator named you" if owner else ""
-        return Tier(name="everybody", reason=f"{account}.{key} names no admins{why}", owner=owner)
-    if is_listed(source, admins):
-        return Tier(name="admin", reason=f"{account}.{key} names you", owner=True)
+    admins = admin_list(source, settings)
+    if not admins.named:
+        why = "; the operator named you" if admins.holds else ""
+        reason = f"{account}.{admins.key} names no admins{why}"
+        return Tier(name="everybody", reason=reason, owner=admins.holds)
+    if admins.holds:
+        return Tier(name="admin", reason=f"{account}.{admins.key} names you", owner=True)
     listed = block.group_user_allowed_commands
-    if private and block.user_allowed_commands:
+    if source.kind is SourceKind.PRIVATE and block.user_allowed_commands:
         listed = block.user_allowed_commands
     commands = tuple(word.strip().lstrip("/").lower().replace("_", "-") for word in listed)
-    return Tier(name="user", reason=f"{account}.{key} does not name you", commands=(*ALWAYS, *commands))
+    return Tier(
+        name="user", reason=f"{account}.{admins.key} does not name you", commands=(*ALWAYS, *commands)
+    )

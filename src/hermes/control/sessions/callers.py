@@ -93,9 +93,10 @@ def wake_session(
     place = bound[0][1] if bound else None
     written_to = place is not None and place.address.platform != LOCAL_DOOR
     reply = ReplyPlace(to=place.address) if place is not None and written_to else None
-    given = TurnInput(
-        text=storable(text), guidance=NO_GUIDANCE if before is None else before.input.guidance.bounds
-    )
+    bounds = NO_GUIDANCE if before is None else before.input.guidance.bounds
+    if before is not None and bounds.origin is None:
+        bounds = replace(bounds, origin=before.source)
+    given = TurnInput(text=storable(text), guidance=bounds)
     source = place or (None if before is None else before.source)
     turn = make_turn(session, Cause.CHILD, given, now, source=source, reply=reply)
     tx.turns.add(turn)

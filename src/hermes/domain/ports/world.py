@@ -202,7 +202,8 @@ class World(Struct, frozen=True, kw_only=True):
     def elsewhere(self) -> str:
         """What a person calls it, and what their word is bound to; empty for the gateway's machine itself."""
         backend = self.backend.strip().lower()
-        within = (("", self.host), ("sandbox ", self.sandbox))
+        network = "" if self.network.open else str(self.network)
+        within = (("", self.host), ("sandbox ", self.sandbox), ("network ", network))
         names = "".join(f", {kind}{name}" for kind, name in within if name)
         return f"{backend or LOCAL}{names}" if names or backend not in ("", LOCAL) else ""
 

@@ -18,6 +18,9 @@ from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.turn import BusyMode
 
+AUTO = "auto"
+"""The setting of a backend that leaves the choice to what works on this machine."""
+NO_NETWORK_WORD, OPEN_NETWORK_WORD = "none", "open"
 UNREADABLE = "(unreadable)"
 """Replaces the name of a backend that cannot be read: there is none called so."""
 NAME_RULE = "small letters, digits, “-” and “_”, at most 64, beginning with a letter or a digit"
@@ -124,10 +127,30 @@ class TerminalSettings:
     """Where the commands of agents run."""
 
     backend: str = setting(
-        "local",
-        "`local` is this machine, without a sandbox; plugins bring others. A route may name one of its own.",
+        AUTO,
+        "`auto` = this machine for the owner's own terminal, and for everything else the strongest sandbox "
+        "that works here; `local` = this machine without a sandbox, for owner and admins; or a sandbox by "
+        "its name. A route may name one of its own.",
         env="TERMINAL_ENV",
         instead=UNREADABLE,
+    )
+    network: Names = setting(
+        (),
+        "What commands of owner and admins may reach: `open`, `none` or a list of hosts (`*.example.org` for "
+        "all below); not set = `open`. Strangers reach nothing unless a route says so.",
+        env="TERMINAL_NETWORK",
+        instead=(NO_NETWORK_WORD,),
+        empty_denies=True,
+    )
+    timeout: float = setting(
+        180.0,
+        "Seconds a command may take if the agent names no other limit; it may name up to 600.",
+        env="TERMINAL_TIMEOUT",
+        least=1,
+        most=600,
+    )
+    env_passthrough: Names = setting(
+        (), "Variables of the gateway that commands see too; never one with a credential."
     )
     lifetime_seconds: float = setting(
         300.0,
@@ -327,9 +350,18 @@ class Route:
     backend: str = setting(
         "", "Where commands of what comes from there run; not set = `terminal.backend`.", instead=UNREADABLE
     )
+    network: Names = setting(
+        (),
+        "What commands of what comes from there may reach, also those of strangers: `open`, `none` or a list "
+        "of hosts; not set = `terminal.network`, and nothing for strangers.",
+        instead=(NO_NETWORK_WORD,),
+        empty_denies=True,
+    )
 
 
-DOORS = ("cli", LOCAL_DOOR, "api_server", "webhook", "cron", "script")
+SCRIPT_DOOR = "script"
+"""Where a Python program of the owner's speaks from."""
+DOORS = ("cli", LOCAL_DOOR, "api_server", "webhook", "cron", SCRIPT_DOOR)
 """What is no platform and may have toolsets of its own, as `platform_toolsets` names it."""
 
 

@@ -115,7 +115,10 @@ class BoxFolders(Struct, frozen=True, kw_only=True):
 
 
 def folders_of(request: BackendRequest, backend: str) -> BoxFolders:
-    """Those of the task: the folder that the commands start in."""
+    """Those of the task: the folder that the commands start in. What a stranger has is all in one place, so
+    that it can go as a whole."""
+    if request.workspace.is_relative_to(request.home / "sandboxes"):
+        return BoxFolders(root=request.workspace.parent / "box")
     workspace = str(request.workspace)
     name = _TASK_NAME.sub("-", request.workspace.name)[:40].strip("-") or "root"
     task = f"{name}-{hashlib.sha256(workspace.encode()).hexdigest()[:8]}"

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from hermes.domain.entry_points import entry_points
 from hermes.domain.ports.world import BACKENDS
+from hermes.domain.settings.settings import AUTO
 from hermes.domain.text import one_line
 from hermes.state.home.findings import SettingsFindings, is_slip
 from hermes.state.settings.yaml_tree import YamlMapping as Tree
@@ -33,10 +34,10 @@ class UnsupportedLimit(Struct, frozen=True, kw_only=True):
 
 
 _LOCAL = frozenset({"", "local"})
-_BACKEND = UnsupportedLimit(why="no such backend is installed", harmless=_LOCAL, group=BACKENDS)
+_BACKEND = UnsupportedLimit(why="no such backend is installed", harmless=_LOCAL | {AUTO}, group=BACKENDS)
 _HOST = UnsupportedLimit(why="commands run on this machine itself", harmless=_LOCAL)
 _NO_SCANNER = "no scanner looks at commands"
-_NO_SANDBOX = UnsupportedLimit(why="there is no sandbox")
+_NO_SANDBOX = UnsupportedLimit(why="a sandbox is chosen by terminal.backend or routes[].backend")
 _ABOVE = UnsupportedLimit(why="toolsets by platform stand in platform_toolsets, at the top")
 _FOR_ALL = UnsupportedLimit(why="approvals are the same for all")
 _AT_TOP = UnsupportedLimit(why="what may be reached is the same for all, and stands at the top")

@@ -67,6 +67,23 @@ class LoopHealth(msgspec.Struct, kw_only=True):
     why: str
 
 
+class BoundaryHealth(msgspec.Struct, kw_only=True):
+    """What holds whose commands in, in general or on a route: the backend (`local`: nothing does), the
+    network, whether they have a folder of their own, whether a person is asked before each; or why none is
+    run."""
+
+    who: str
+    route: str
+    backend: str
+    boundary: str
+    network: str
+    own_folder: bool
+    ask_all: bool
+    refused: str
+    why: str
+    remedy: str
+
+
 class QueueSizes(msgspec.Struct, kw_only=True):
     """What is not done yet; turns and messages on their way by state."""
 
@@ -94,6 +111,7 @@ class DetailedHealth(msgspec.Struct, kw_only=True):
     platforms: dict[str, PlatformHealth]
     chores: list[ChoreHealth]
     loops: list[LoopHealth]
+    boundaries: list[BoundaryHealth]
     queues: QueueSizes | None
     open_streams: int
     uptime_seconds: float
@@ -135,6 +153,7 @@ async def detailed(call: HttpCall) -> DetailedHealth | web.Response:
         platforms=msgspec.convert(facts.get("platforms", {}), dict[str, PlatformHealth]),
         chores=msgspec.convert(facts.get("chores", []), list[ChoreHealth]),
         loops=msgspec.convert(facts.get("loops", []), list[LoopHealth]),
+        boundaries=msgspec.convert(facts.get("boundaries", []), list[BoundaryHealth]),
         queues=None if work is None else msgspec.convert(work, QueueSizes, from_attributes=True),
         open_streams=len(call.site.streams),
         uptime_seconds=max(0.0, round(now.timestamp() - float(facts.get("started_at", 0)), 3)),

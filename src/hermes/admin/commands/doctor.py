@@ -1,0 +1,167 @@
+"""`hermes doctor`: whether commands can be held in here, and whether the home is safe. It starts each sandbox
+for a moment; a gateway that runs is asked which boundary it uses."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from hermes.admin.commands.status import ask_gateway
+from hermes.admin.process.home_files import GATEWAY, home_holder
+from hermes.admin.shell.boundary_lines import boundary_lines
+from hermes.admin.shell.command import JSON, CliCommand, declare
+from hermes.app.agents.ladder import SandboxProbes, boundary_facts
+from hermes.app.agents.terminal_settings import terminal_problems
+from hermes.domain.errors import UserError
+from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.settings.settings import AUTO
+from hermes.execution.sandboxes.probe import SandboxProbe
+from hermes.plugins import platform_manifests
+from hermes.state.home.homes import DATABASE_FILE, agent_home
+from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, LoadedSettings, load_settings
+
+_ROOT = 0
+_OTHERS = 0o077
+_NO_ROOT = "Run it as a user of its own: root passes every protection of files, and sandboxes hold less."
+_SEES_ANEW = "Let the gateway look again: hermes config apply"
+
+
+class CheckState(StrEnum):
+    OK = "ok"
+    NOTE = "note"
+    PROBLEM = "problem"
+
+
+class DoctorCheck(Struct, frozen=True, kw_only=True):
+    """What was looked at, how it is, and what to do about it."""
+
+    name: str
+    state: CheckState
+    detail: str
+    remedy: str = ""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(act=run)
+    parser.description = "Check which sandboxes work here and whether the home is safe."
+    declare(parser, JSON)
+
+
+def run(command: CliCommand) -> int:
+    """The exit code is 1 if something must be put right."""
+    home, environ, console = command.home, command.environ, command.console
+    loaded = load_settings(home, environ, platforms=[one.name for one in platform_manifests()])
+    probes = asyncio.run(SandboxProbes(environ).get())
+    live = ask_gateway(home, environ)
+    used = [] if live is None else live["facts"].get("boundaries", [])
+    facts = used or boundary_facts(loaded.settings, probes)
+    checks = [
+        *_sandbox_checks(probes, facts),
+        *_gateway_checks(live, probes),
+        *_settings_checks(loaded, environ),
+        *_file_checks(home, loaded),
+        _root_check(home),
+    ]
+    well = all(check.state is not CheckState.PROBLEM for check in checks)
+    if command.asked.json:
+        told = {"ok": well, "checks": to_builtins(checks), "boundaries": facts, "gateway": live is not None}
+        console.json(told)
+        return 0 if well else 1
+    for check in checks:
+        console.words(f"{check.state:8}{check.name}: {check.detail}", " " * 8)
+        if check.remedy and check.state is not CheckState.OK:
+            console.words(" " * 8 + console.spell(check.remedy), " " * 8)
+    console.line()
+    console.facts([("Sandbox", line) for line in boundary_lines(facts)])
+    return 0 if well else 1
+
+
+def _sandbox_checks(
+    probes: Sequence[SandboxProbe], facts: Sequence[Mapping[str, Any]]
+) -> Iterator[DoctorCheck]:
+    """One that does not work matters if it is the one that was named, or if none is left."""
+    named = {fact["backend"] for fact in facts if fact["why"]}
+    bare = any(fact["ask_all"] or fact["refused"] for fact in facts) and not any(
+        probe.works and probe.boundary.holds_strangers for probe in probes
+    )
+    for probe in probes:
+        matters = bare or probe.name in named
+        state = CheckState.OK if probe.works else CheckState.PROBLEM if matters else CheckState.NOTE
+        detail = f"works ({probe.boundary})" if probe.works else f"does not work: {probe.why}"
+        yield DoctorCheck(name=probe.name, state=state, detail=detail, remedy=probe.remedy)
+    if not probes:
+        yield DoctorCheck(name="sandbox", state=CheckState.PROBLEM, detail="there is none on this system")
+
+
+def _gateway_checks(live: Mapping[str, Any] | None, probes: Sequence[SandboxProbe]) -> Iterator[DoctorCheck]:
+    """What the gateway found at its start may have changed since."""
+    if live is None:
+        yield DoctorCheck(name="gateway", state=CheckState.OK, detail="not running")
+        return
+    then = {probe["sandbox"]: probe["works"] for probe in live["facts"].get("sandboxes", [])}
+    changed = [probe.name for probe in probes if then and then.get(probe.name) != probe.works]
+    detail = f"it found something else about {', '.join(changed)} when it looked" if changed else "running"
+    state = CheckState.NOTE if changed else CheckState.OK
+    yield DoctorCheck(name="gateway", state=state, detail=detail, remedy=_SEES_ANEW if changed else "")
+
+
+def _settings_checks(loaded: LoadedSettings, environ: Mapping[str, str]) -> Iterator[DoctorCheck]:
+    errors = [*loaded.stops, *terminal_problems(loaded, environ)]
+    for error in errors:
+        yield DoctorCheck(
+            name="settings", state=CheckState.PROBLEM, detail=error.message, remedy=error.hint or ""
+        )
+    if not errors:
+        backend = loaded.settings.terminal.backend
+        detail = f"terminal.backend is {backend or AUTO}"
+        yield DoctorCheck(name="settings", state=CheckState.OK, detail=detail)
+
+
+def _file_checks(home: Path, loaded: LoadedSettings) -> Iterator[DoctorCheck]:
+    """Homes and what is secret in them belong to their user alone."""
+    places = [home]
+    for name in (MAIN_AGENT, *loaded.settings.agents):
+        try:
+            folder = agent_home(home, AgentId(name), loaded.settings)
+        except UserError:
+            continue  # the agent is left out, with the reason
+        places += [folder, folder / SECRETS_FILE]
+    places += [home / CONFIG_FILE, home / DATABASE_FILE]
+    open_to = [place for place in dict.fromkeys(places) if _others_may(place)]
+    for place in open_to:
+        mode = "700" if place.is_dir() else "600"
+        detail = f"others on this machine can get into {place}"
+        remedy = f"chmod {mode} {place}"
+        # What is in a closed folder is out of reach, whatever its own mode is.
+        state = CheckState.NOTE if place != home and home not in open_to and home in place.parents else None
+        yield DoctorCheck(name="files", state=state or CheckState.PROBLEM, detail=detail, remedy=remedy)
+    if not open_to:
+        yield DoctorCheck(name="files", state=CheckState.OK, detail="only you can read the home")
+
+
+def _others_may(place: Path) -> bool:
+    try:
+        return bool(stat.S_IMODE(place.stat().st_mode) & _OTHERS)
+    except OSError:
+        return False
+
+
+def _root_check(home: Path) -> DoctorCheck:
+    holder = home_holder(home)
+    running = holder is not None and holder.what == GATEWAY
+    try:
+        user = os.stat(f"/proc/{holder.pid}").st_uid if holder is not None and running else os.getuid()
+    except OSError:
+        user = os.getuid()
+    if user != _ROOT:
+        return DoctorCheck(name="user", state=CheckState.OK, detail="not root")
+    what = "the gateway runs" if running else "this runs"
+    return DoctorCheck(name="user", state=CheckState.PROBLEM, detail=f"{what} as root", remedy=_NO_ROOT)

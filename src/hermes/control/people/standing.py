@@ -1,0 +1,56 @@
+"""Standing: who is the owner or an admin, and who is a stranger. Whose commands run where, and who may let
+other people in, follows from it; whatever is empty, missing or malformed makes a stranger."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hermes.control.people.access import ids_of, is_listed
+from hermes.domain.address import DEFAULT_ACCOUNT, LOCAL_DOOR, Source, SourceKind
+from hermes.domain.settings.settings import SCRIPT_DOOR, Settings
+
+OWNERS_KEYS = frozenset({DEFAULT_ACCOUNT, "owner"})
+"""Whose requests are the owner's: the gateway's own key, and whoever connects to the owner's socket. No other
+key can be called so."""
+_ADMIN_SCOPE = "admin"
+
+
+class AdminList(Struct, frozen=True, kw_only=True):
+    """The list of admins that counts in a place, by its key, and whether it is `named`, that is, names
+    anybody; `holds` says whether who asks is an admin or, where none are named, let in by id."""
+
+    key: str
+    named: bool
+    holds: bool
+
+
+def admin_list(source: Source, settings: Settings) -> AdminList:
+    block = settings.block(source.address)
+    lists = [(name, getattr(block, name)) for name in ("allow_admin_from", "group_allow_admin_from")]
+    own, other = lists if source.kind is SourceKind.PRIVATE else lists[::-1]
+    # Whoever names admins for one sort of chats means that nobody else is one in the other.
+    key, admins = own if own[1] or not other[1] else other
+    if admins:
+        return AdminList(key=key, named=True, holds=is_listed(source, admins))
+    # People whom the operator let in by id; `*` names nobody.
+    named = {ident.strip() for ident in (*block.allowed_users, *settings.allowed_users)} - {"*", ""}
+    return AdminList(key=key, named=False, holds=not ids_of(source).isdisjoint(named))
+
+
+def at_machine(source: Source) -> bool:
+    """Whether it comes from this machine's terminal, or from a Python program of the owner's."""
+    return source.address.platform in (LOCAL_DOOR, SCRIPT_DOOR)
+
+
+def is_trusted(source: Source | None, settings: Settings) -> bool:
+    """Whether this is the owner or an admin. Nobody is the operator's own doing: a job made by hand, the
+    agent itself. An API key is an admin if it has the scope; whoever writes to a webhook is a stranger."""
+    if source is None or at_machine(source) or source.kind is SourceKind.JOB:
+        return True
+    if source.kind is SourceKind.WEBHOOK:
+        return False
+    if source.kind is SourceKind.API:
+        name = source.address.account
+        key = settings.block(source.address).keys.get(name)
+        return name in OWNERS_KEYS or (key is not None and _ADMIN_SCOPE in key.scopes)
+    return not source.is_bot and admin_list(source, settings).holds

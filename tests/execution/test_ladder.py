@@ -1,0 +1,253 @@
+"""Who commands, and what that means: every row of the ladder as a table, who counts as the owner or an admin,
+and how it is found out which sandboxes work."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from hermes.app.agents.backends import GatewayBackends
+from hermes.app.agents.ladder import (
+    Commander,
+    SandboxProbes,
+    boundary_facts,
+    choose,
+    leaves_open,
+    read_network,
+)
+from hermes.control.people.standing import is_trusted
+from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
+from hermes.domain.clock import SystemClock
+from hermes.domain.errors import UserError
+from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
+from hermes.domain.ports.world import NO_NETWORK, OPEN_NETWORK, Boundary, NetworkRules, World
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import ApiKey, PlatformSettings
+from hermes.domain.settings.settings import Route, RouteMatch, Settings, TerminalSettings
+from hermes.domain.turn import Cause, Guidance, Turn, TurnInput
+from hermes.execution.sandboxes.probe import SandboxProbe
+from hermes.testing.backends import fake_probes
+
+KINDS = {"docker": Boundary.CONTAINER, "bubblewrap": Boundary.SANDBOX, "landlock": Boundary.WEAK}
+PLATFORMS = {
+    "chat": PlatformSettings(allowed_users=("ann",), allow_all_users=True),
+    "team": PlatformSettings(allow_admin_from=("ann",), allowed_users=("bob",)),
+    "api_server": PlatformSettings(
+        keys={
+            "admin": ApiKey(key=Secret("x"), scopes=("admin",)),
+            "guest": ApiKey(key=Secret("y"), scopes=("chat", "sessions")),
+            "unreadable": ApiKey(key=Secret("z"), scopes=("(none)",)),
+        }
+    ),
+}
+
+
+def source(
+    user: str | None = "ann", kind: str = "private", platform: str = "chat", account: str = "default"
+) -> Source:
+    address = Address(platform=platform, account=account, chat="1")
+    return Source(address=address, kind=SourceKind(kind), user=user)
+
+
+TERMINAL = Commander(source=source(platform=LOCAL_DOOR))
+ANN, BOB = Commander(source=source("ann")), Commander(source=source("bob"))
+JOB = Commander(source=source(None, "job", "cron"), alone=True)
+
+
+def settings(backend: str = "auto", network: tuple[str, ...] = (), *routes: Route) -> Settings:
+    terminal = TerminalSettings(backend=backend, network=network)
+    return Settings(terminal=terminal, platforms=PLATFORMS, routes=routes)
+
+
+def probes(works: str) -> list[SandboxProbe]:
+    return [
+        SandboxProbe(name=name, boundary=kind, works=name in works.split()) for name, kind in KINDS.items()
+    ]
+
+
+def row(who: Commander, works: str = "", chosen: Settings | None = None) -> str:
+    """What somebody gets, in short."""
+    choice = choose(who, chosen or settings(), probes(works))
+    if choice.refusal is not None:
+        return "refused"
+    marks = ("apart" if choice.apart else "", "asks" if choice.ask_all else "")
+    return " ".join(filter(None, (choice.backend, str(choice.network), *marks)))
+
+
+@pytest.mark.parametrize(
+    ("works", "terminal", "owner", "stranger"),
+    [
+        ("docker bubblewrap landlock", "local open", "docker open", "docker none apart"),
+        ("bubblewrap landlock", "local open", "bubblewrap open", "bubblewrap none apart"),
+        ("landlock", "local open", "landlock open", "refused"),
+        ("", "local open", "local open asks", "refused"),
+    ],
+)
+def test_the_ladder(works: str, terminal: str, owner: str, stranger: str) -> None:
+    assert row(TERMINAL, works) == terminal
+    assert row(ANN, works) == row(JOB, works) == row(Commander(), works) == owner
+    assert row(Commander(source=TERMINAL.source, alone=True), works) == owner, "a sub-agent of the terminal"
+    assert row(BOB, works) == row(Commander(source=source(None, "webhook")), works) == stranger
+    assert row(Commander(source=JOB.source, maker=BOB.source, alone=True), works) == stranger
+    assert row(Commander(source=ANN.source, maker=BOB.source), works) == stranger
+
+
+@pytest.mark.parametrize("named", ["local", "landlock", "bubblewrap", "docker", "Bubblewrap "])
+def test_what_is_named_is_what_is_used(named: str) -> None:
+    name = named.strip().lower()
+    for works in ("", "docker bubblewrap landlock"):
+        assert row(TERMINAL, works, settings(named)) == row(ANN, works, settings(named)) == f"{name} open"
+        stranger = "refused" if name == "local" else f"{name} none apart"
+        assert row(BOB, works, settings(named)) == stranger
+        assert not leaves_open(BOB, settings(named)), "nobody waits for what does not matter"
+    assert leaves_open(BOB, settings()) and not leaves_open(TERMINAL, settings())
+
+
+def test_a_world_must_hold_what_it_promises() -> None:
+    world = World(workspace="/w", home="/h", system="", shell="")
+    for boundary in Boundary:
+        for network in (OPEN_NETWORK, NO_NETWORK):
+            held = World(workspace="/w", home="/h", system="", shell="", boundary=boundary, network=network)
+            fault = choose(BOB, settings("box"), ()).fault(held)
+            fine = boundary in (Boundary.SANDBOX, Boundary.CONTAINER) and not network.open
+            assert (fault is None) == fine, (boundary, network)
+            assert choose(ANN, settings("box"), ()).fault(held) is None
+    with pytest.raises(UserError, match="cannot limit the network"):
+        choose(ANN, settings("box", ("none",)), ()).check(world)
+    with pytest.raises(UserError, match="and none is set for them"):
+        choose(BOB, settings("local"), ()).check()
+
+
+def test_networks() -> None:
+    assert row(ANN, "bubblewrap", settings("auto", ("none",))) == "bubblewrap none"
+    assert row(TERMINAL, "bubblewrap", settings("auto", ("pypi.org",))) == "bubblewrap pypi.org"
+    assert row(BOB, "bubblewrap", settings("auto", ("open",))) == "bubblewrap none apart", (
+        "that is not theirs"
+    )
+    assert row(ANN, "", settings("auto", ("none",))) == row(TERMINAL, "", settings("auto", ("none",)))
+    assert row(ANN, "", settings("auto", ("none",))) == "refused"
+    route = Route(match=RouteMatch(platform="chat"), agent=MAIN_AGENT, network=("open",))
+    assert row(BOB, "bubblewrap", settings("auto", ("none",), route)) == "bubblewrap open apart"
+    assert read_network(("*.Example.org", "pypi.org")) == NetworkRules(hosts=("*.example.org", "pypi.org"))
+    for wrong in [
+        ("",),
+        ("a b",),
+        ("*",),
+        ("*.*.a",),
+        ("open", "a"),
+        ("none", "none"),
+        ("a/b",),
+        ("x" * 300,),
+    ]:
+        with pytest.raises(ValueError):
+            read_network(wrong)
+        assert choose(ANN, settings("box", wrong), ()).network == NO_NETWORK, "unreadable denies"
+
+
+def test_a_turn_says_who_commands() -> None:
+    given = TurnInput(text="x", guidance=Guidance(origin=BOB.source, unattended="deny", backend="docker"))
+    turn = Turn(
+        id=TurnId("t"), session=SessionId("s"), agent=MAIN_AGENT, cause=Cause.JOB, input=given,
+        created_at=SystemClock().now(), source=JOB.source,
+    )  # fmt: skip
+    who = Commander.of(turn)
+    assert who == Commander(source=JOB.source, maker=BOB.source, alone=True, named="docker")
+    assert row(who, "bubblewrap") == "docker none apart"
+
+
+@pytest.mark.parametrize(
+    ("who", "trusted"),
+    [
+        (None, True),
+        (source("x", platform=LOCAL_DOOR), True),
+        (source("x", "api", "script"), True),
+        (source(None, "job", "cron"), True),
+        (source("ann"), True),
+        (source("ann", "group"), True),
+        (source("bob"), False),
+        (source(None, "group"), False),
+        (source("ann", platform="team"), True),
+        (source("bob", platform="team"), False),
+        (source("ann", "group", "team"), True),
+        (source("ann", platform="other"), False),
+        (source("ann", account="second"), False),
+        (source("ann", "webhook", "webhook"), False),
+        (source("u", "api", "api_server"), True),
+        (source("u", "api", "api_server", "owner"), True),
+        (source("u", "api", "api_server", "admin"), True),
+        (source("u", "api", "api_server", "guest"), False),
+        (source("u", "api", "api_server", "unreadable"), False),
+        (source("u", "api", "api_server", "gone"), False),
+    ],
+)
+def test_who_is_the_owner_or_an_admin(who: Source | None, trusted: bool) -> None:
+    assert is_trusted(who, settings()) is trusted
+
+
+# --- what works here ---
+
+
+async def test_probes_are_asked_once_and_kept() -> None:
+    asked: list[str] = []
+
+    async def probe(name: str, environ: Mapping[str, str]) -> SandboxProbe:
+        asked.append(name)
+        if name == "bubblewrap":
+            raise OSError("no such file")
+        await asyncio.sleep(0)
+        return SandboxProbe(name=name, boundary=KINDS[name], works=True)
+
+    known = SandboxProbes({}, ("landlock", "docker", "bubblewrap"), probe)
+    first, second = await asyncio.gather(known.get(), known.get())
+    assert first is second and sorted(asked) == ["bubblewrap", "docker", "landlock"]
+    assert [each.name for each in first] == ["docker", "landlock", "bubblewrap"], "the strongest first"
+    assert not first[-1].works and "no such file" in first[-1].why
+    known.renew()
+    assert await known.get() is first, "while it looks, the old answer counts"
+    await known.close()
+
+
+async def test_a_probe_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermes.app.agents.ladder.PROBE_SECONDS", 0.01)
+
+    async def probe(name: str, environ: Mapping[str, str]) -> SandboxProbe:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    (found,) = await SandboxProbes({}, ("docker",), probe).get()
+    assert not found.works and found.why == "it did not start within 0.01 s"
+
+
+def test_facts_name_the_boundary_of_each_route() -> None:
+    routes = (
+        Route(match=RouteMatch(platform="chat"), agent=MAIN_AGENT, backend="docker", network=("pypi.org",)),
+        Route(match=RouteMatch(platform="team"), agent=MAIN_AGENT),
+    )
+    facts = boundary_facts(settings("auto", (), *routes), probes("bubblewrap"))
+    assert [(each["route"], each["who"], each["backend"], each["network"]) for each in facts] == [
+        ("", "terminal", "local", "open"),
+        ("", "owner and admins", "bubblewrap", "open"),
+        ("", "strangers", "bubblewrap", "none"),
+        ("routes[0]", "owner and admins", "docker", "pypi.org"),
+        ("routes[0]", "strangers", "docker", "pypi.org"),
+    ]
+
+
+async def test_folders_of_strangers_go_when_nothing_has_used_them_for_long(tmp_path: Path) -> None:
+    for name, days in (("old", 40), ("new", 1)):
+        folder = tmp_path / "main" / "sandboxes" / "bubblewrap" / name / "workspace"
+        folder.mkdir(parents=True)
+        (folder / "file").write_text("x")
+        at = time.time() - days * 86_400
+        os.utime(folder, (at, at))
+    gateway = GatewayBackends({}, SystemClock(), settings, fake_probes())
+    own = tmp_path / "main" / "sandboxes" / "bubblewrap" / "workspace-0123abcd" / "home"
+    own.mkdir(parents=True)
+    os.utime(own, (0, 0))
+    assert await gateway.sweep([tmp_path / "main"]) == "1 folders removed"
+    assert {path.name for path in own.parent.parent.iterdir()} == {"new", "workspace-0123abcd"}
