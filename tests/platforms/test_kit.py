@@ -120,7 +120,6 @@ KIT_ALONE = {
     "AppRunner": {},
     "BytesIO": {},
     "ClientSession": {
-        "webhook/adapter.py": "looks names up by itself, and hands the session to the kit",
         "discord/api.py": "names itself, and hands the session to the kit",
         "mattermost/api.py": "keeps no cookies, and hands the session to the kit",
         "matrix/api.py": "has many requests at once, and hands the session to the kit",

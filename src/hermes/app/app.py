@@ -380,6 +380,7 @@ class App:
     ) -> Site:
         options = http.options()
         return Site(
+            egress=self._egress.client(),
             gateway=gateway,
             options=options,
             facts=status.facts,

@@ -385,8 +385,22 @@ async def test_pictures_of_the_own_network_may_be_allowed(tmp_path: Path) -> Non
         ("data:text/html;base64,AAAA", "unsupported_content_type"),
         ("http://169.254.169.254/latest/meta-data", "invalid_image"),
         ("https://127.0.0.1:8080/a.png", "invalid_image"),
+        ("https://inside.example/a.png", "invalid_image"),
+        ("https://gone.example/a.png", "invalid_image"),
     ],
-    ids=["svg", "wrong type", "no base64", "not encoded", "large", "file", "html", "metadata", "loopback"],
+    ids=[
+        "svg",
+        "wrong type",
+        "no base64",
+        "not encoded",
+        "large",
+        "file",
+        "html",
+        "metadata",
+        "loopback",
+        "inside",
+        "unknown",
+    ],
 )
 async def test_a_wrong_picture_starts_nothing(url: str, code: str, tmp_path: Path) -> None:
     async with ApiWorld(home=tmp_path / "home") as api:

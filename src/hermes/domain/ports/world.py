@@ -324,6 +324,10 @@ class Egress(Protocol):
         """Any request. `Refused` if it may not be sent or its answer not be taken, `Unreachable` if there is
         none."""
 
+    async def check(self, url: str) -> None:
+        """Whether an address may be reached, for one that somebody else will fetch for us: `Refused` if it
+        may not, `Unreachable` if its host is not known."""
+
     async def close(self) -> None: ...
 
 

@@ -17,6 +17,7 @@ import aiohttp
 from msgspec import Struct, field
 
 from hermes.domain.errors import HermesError, Refused, Unreachable
+from hermes.domain.hosts import leads_inside
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import trouble_told
 from hermes.entry.kit.errors import retry_after
@@ -168,7 +169,8 @@ class HttpClient(Generic[A]):
             ):
                 if redirects and response.status in (307, 308):
                     elsewhere = urljoin(url, response.headers.get("Location", ""))
-                    if urlsplit(elsewhere).scheme not in ("https", urlsplit(url).scheme):
+                    unsafe = urlsplit(elsewhere).scheme not in ("https", urlsplit(url).scheme)
+                    if unsafe or (leads_inside(elsewhere) and not leads_inside(url)):
                         raise Refused(f"{self.service} sends us to an address for the file that is not safe")
                 else:
                     start = b"" if response.status == 200 else await response.content.read(_PIECE)

@@ -56,6 +56,10 @@ class EgressClient:
             why = f"There was no answer within {request.seconds:g} s."
             raise Unreachable(why, maybe_done=True) from None
 
+    async def check(self, url: str) -> None:
+        address = read_url(WebRequest(url=url))
+        await self._parts.reach().pin(address.raw_host or "", address.port or 0)
+
     async def close(self) -> None:
         """Nothing is kept between requests."""
 

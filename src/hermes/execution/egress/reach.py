@@ -26,7 +26,7 @@ are open: the wall is the address, and many services have a port of their own.""
 
 async def look_up(name: str, port: int) -> Sequence[str]:
     found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class Reach(Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class Reach(Struct, frozen=True, kw_only=True):
     deny: tuple[str, ...] = ()
     private: tuple[str, ...] = ()
     private_all: bool = False
-    look_up: LookUp = look_up
+    look_up: LookUp | None = None
     is_open: Callable[[str], bool] = is_public
 
     async def pin(
@@ -49,7 +49,9 @@ class Reach(Struct, frozen=True, kw_only=True):
         operator named the port."""
         name = self.check(host, port, granted=granted, any_port=any_port)
         try:
-            found = (name,) if _is_ip(name) else tuple(dict.fromkeys(await self.look_up(name, port)))
+            found = (
+                (name,) if _is_ip(name) else tuple(dict.fromkeys(await (self.look_up or look_up)(name, port)))
+            )
         except (OSError, UnicodeError):
             found = ()
         if not found:

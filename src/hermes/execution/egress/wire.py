@@ -44,9 +44,9 @@ class WireRequest(Struct, frozen=True, kw_only=True):
 
 
 class Wire(Struct, frozen=True, kw_only=True):
-    """`proxy` is the operator's way out (`http://`, `socks5://`), empty = none. An HTTP proxy is told the
-    name and looks it up itself; a SOCKS proxy is told the address that was checked. `tls` replaces the usual
-    trust in certificates."""
+    """`proxy` is the operator's way out (`http://`, `socks5://`), empty = none. It is told a name, which it
+    looks up itself; for a tunnel, a SOCKS proxy is told the address that was checked. `tls` replaces the
+    usual trust in certificates."""
 
     proxy: str = ""
     tls: SSLContext | None = None
@@ -99,8 +99,7 @@ class Wire(Struct, frozen=True, kw_only=True):
 
         options: dict[str, Any] = {"use_dns_cache": False, "force_close": True}
         if _is_socks(self.proxy):
-            options["resolver"] = _resolver(request)
-            made = _socks_package().ProxyConnector.from_url(self.proxy, rdns=False, **options)
+            made = _socks_package().ProxyConnector.from_url(self.proxy, rdns=True, **options)
             connector: aiohttp.BaseConnector = made
             return connector
         if not self.proxy:  # else it is the proxy's name that is looked up

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.domain.call_options import CallOptions
-from hermes.domain.hosts import leads_inside
+from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ids import AgentId, CallId, QuestionId, question_of_call
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.tool import ToolCall
@@ -299,8 +299,8 @@ async def _keep(call: HttpCall, agent: AgentId, images: Sequence[Attachment]) ->
     kept: list[Attachment] = []
     for image in images:
         if not image.ref.startswith("data:"):
-            if not call.site.options.private_images and leads_inside(image.ref):
-                raise _wrong("A picture's address may not lead into a private network; send it as data.")
+            if not call.site.options.private_images:
+                await _check_address(call, image.ref)
             kept.append(image)
             continue
         # A large picture takes milliseconds to decode, which nobody else's stream should wait for.
@@ -308,6 +308,13 @@ async def _keep(call: HttpCall, agent: AgentId, images: Sequence[Attachment]) ->
         mime, data = read_picture(image.ref) if read is None else await read
         kept.append(await call.gateway.keep_media(agent, data, mime))
     return tuple(kept)
+
+
+async def _check_address(call: HttpCall, url: str) -> None:
+    try:
+        await call.site.egress.check(url)
+    except (Refused, Unreachable) as error:
+        raise _wrong(f"A picture's address cannot be passed on: {error} Send it as data.") from None
 
 
 def read_picture(address: str) -> tuple[str, bytes]:

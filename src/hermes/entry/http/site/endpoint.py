@@ -26,6 +26,7 @@ from hermes.domain.clock import Clock
 from hermes.domain.event import FeedItem
 from hermes.domain.ids import EVERY_AGENT, AgentId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
+from hermes.domain.ports.world import Egress
 from hermes.domain.settings.live import SettingsReport
 from hermes.domain.turn import Turn
 from hermes.entry.http.site.admission import HttpOptions, KeyScope, Principal
@@ -147,6 +148,7 @@ class Site(Struct, frozen=True, kw_only=True):
     open_webhooks: Callable[[], Awaitable[str]]
     """Sees to it that webhooks can come in if there are routes; where they do."""
     runs: RunLimits
+    egress: Egress
     restart: Callable[[], Awaitable[None]]
     """Begins anew with them; a `UserError` if that would fail."""
     turned_away: TurnedAway = field(default_factory=TurnedAway)
