@@ -43,7 +43,7 @@ class Outside:
     def out(self) -> Path:
         return self.folder / "outside"
 
-    def listen(self, name: str, family: int, kind: int, address: object) -> socket.socket:
+    def listen(self, name: str, family: int, kind: int, address: str | tuple[str, int]) -> socket.socket:
         door = socket.socket(family, kind)
         door.bind(address)
         self.sockets.append(door)

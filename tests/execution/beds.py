@@ -5,22 +5,27 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from hermes.domain.ports.world import NO_NETWORK, Backend
-from hermes.execution.sandboxes.box import PATH
+from hermes.domain.ports.world import NO_NETWORK, Backend, BackendRequest
+from hermes.execution.commands.fork_server import ForkServer
+from hermes.execution.local.backend import LocalBackend
+from hermes.execution.process_tree import descendants, send_signal
+from hermes.execution.sandboxes.box import PATH, SandboxBackend
 from hermes.execution.sandboxes.bubblewrap import WORKSPACE, make_bubblewrap
 from hermes.execution.sandboxes.landlock import make_landlock, why_unusable
-from hermes.testing.backend_suite import SECRET, SECRET_NAME, Bed
+from hermes.testing.backend_suite import GRANTED, GRANTED_NAME, SECRET, SECRET_NAME, Bed
 from hermes.testing.backends import backend_request, local_backend, piped_backend
 
-ENVIRON = {**os.environ, SECRET_NAME: SECRET}
+ENVIRON = {**os.environ, SECRET_NAME: SECRET, GRANTED_NAME: GRANTED}
 
 
 def install(package: str, program: str) -> None:
@@ -48,8 +53,13 @@ def install(package: str, program: str) -> None:
 
 
 def make_local_bed(home: Path, workspace: Path) -> Bed:
-    backend = local_backend(home=home, workspace=workspace, environ=ENVIRON)
-    return Bed(backend=backend, folder=str(workspace))
+    def make() -> LocalBackend:
+        return local_backend(home=home, workspace=workspace, environ=ENVIRON, passthrough=(GRANTED_NAME,))
+
+    backend = make()
+    server = backend._commands._transport._server  # type: ignore[attr-defined]
+    folder = str(workspace)
+    return Bed(backend=backend, folder=folder, granted=True, again=make, kill=partial(kill_server, server))
 
 
 def make_piped_bed(home: Path, workspace: Path) -> Bed:
@@ -61,15 +71,31 @@ def make_bubblewrap_bed(home: Path, workspace: Path) -> Bed:
     if sys.platform != "linux":
         pytest.skip("bubblewrap is for Linux")
     install("bubblewrap", "bwrap")
-    request = backend_request(home=home, workspace=workspace, environ=ENVIRON, network=NO_NETWORK)
-    return Bed(backend=make_bubblewrap(request), folder=WORKSPACE)
+    return _sandbox_bed(home, workspace, make_bubblewrap, WORKSPACE)
 
 
 def make_landlock_bed(home: Path, workspace: Path) -> Bed:
     if why := why_unusable():
         pytest.skip(why)
-    request = backend_request(home=home, workspace=workspace, environ=ENVIRON, network=NO_NETWORK)
-    return Bed(backend=make_landlock(request), folder=str(workspace))
+    return _sandbox_bed(home, workspace, make_landlock, str(workspace))
+
+
+def _sandbox_bed(
+    home: Path, workspace: Path, make: Callable[[BackendRequest], SandboxBackend], folder: str
+) -> Bed:
+    request = backend_request(
+        home=home, workspace=workspace, environ=ENVIRON, passthrough=(GRANTED_NAME,), network=NO_NETWORK
+    )
+    backend = make(request)
+    kill = partial(kill_server, backend._server)
+    return Bed(backend=backend, folder=folder, granted=True, again=lambda: make(request), kill=kill)
+
+
+async def kill_server(server: ForkServer) -> None:
+    """Every process of it, as something else on the machine might."""
+    assert server._runner is not None
+    for pid in (server._runner.pid, *descendants(server._runner.pid)):
+        send_signal(pid, signal.SIGKILL)
 
 
 MakeBed = Callable[[Path, Path], Bed]

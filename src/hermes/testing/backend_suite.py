@@ -13,20 +13,26 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
-from hermes.domain.errors import UserError
+from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ports.world import Backend, Command, CommandResult, FileSearch, ProcessView, World
 
 SECRET_NAME = "HERMES_SUITE_SECRET"
 SECRET = "the-secret-of-the-suite"
+GRANTED_NAME, GRANTED = "HERMES_SUITE_GRANTED", "what the suite grants"
 SESSION = "suite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bed:
-    """`folder` is fresh and empty. The environment the backend was made in holds `SECRET_NAME`=`SECRET`."""
+    """`folder` is fresh and empty. The environment the backend was made in holds `SECRET_NAME`=`SECRET`, and
+    `GRANTED_NAME`=`GRANTED`, which commands may see if it is `granted`. `again` makes the same backend as the
+    next gateway would; `kill` ends from outside what runs its commands. What is not given is not checked."""
 
     backend: Backend
     folder: str
+    granted: bool = False
+    again: Callable[[], Backend] | None = None
+    kill: Callable[[], Awaitable[None]] | None = None
 
     async def run(self, text: str, *, timeout: float = 30.0, session: str = SESSION) -> CommandResult:
         command = Command(text=text, session=session, timeout=timeout)
@@ -153,6 +159,74 @@ async def check_no_secrets_in_the_environment(bed: Bed) -> None:
     assert SECRET_NAME not in result.output and SECRET not in result.output
     names = {line.partition("=")[0] for line in (await bed.run("env")).output.splitlines()}
     assert {"PATH", "HOME"} <= names
+
+
+async def check_what_is_granted_is_there(bed: Bed) -> None:
+    told = (await bed.run(f'printf %s "${{{GRANTED_NAME}-none}}"')).output
+    assert told == (GRANTED if bed.granted else "none")
+    names = {line.partition("=")[0] for line in (await bed.run("env")).output.splitlines()}
+    usual = {
+        "PATH",
+        "HOME",
+        "LANG",
+        "TERM",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "TMPDIR",
+        "PWD",
+        "OLDPWD",
+        "SHLVL",
+        "_",
+    }
+    assert names - usual <= {GRANTED_NAME, "HOSTNAME", "SSH_CLIENT", "SSH_CONNECTION", "MAIL"}, names
+
+
+async def check_bytes_are_kept(bed: Bed) -> None:
+    """As they are in files; an output is text in the end, and says so where it is none."""
+    await bed.run(
+        f"printf 'a\\000b\\377c\\r\\n' > {bed.folder}/bytes; head -c 100000 /dev/urandom > {bed.folder}/noise"
+    )
+    assert await bed.backend.files.read(SESSION, f"{bed.folder}/bytes") == b"a\0b\xffc\r\n"
+    noise = await bed.backend.files.read(SESSION, f"{bed.folder}/noise")
+    await bed.backend.files.write(SESSION, f"{bed.folder}/copy", noise)
+    assert (await bed.run(f"cmp {bed.folder}/noise {bed.folder}/copy && echo same")).output == "same\n"
+    assert (await bed.run(r"printf 'a\000b\r\n'")).output == "a\0b\r\n"
+
+
+async def check_a_wrong_folder(bed: Bed) -> None:
+    for folder in (f"{bed.folder}/none", "/etc/passwd", "~nobody-here"):
+        wrong = Command(text="echo ran", session=SESSION, cwd=folder)
+        await _is_refused(bed.backend.run(wrong, lambda words: None))
+    await bed.run(f"mkdir {bed.folder}/gone; cd {bed.folder}/gone")
+    await bed.run(f"rmdir {bed.folder}/gone", session="other")
+    told = await bed.run("pwd")
+    assert told.output.endswith(f"{bed.folder}\n") and "is gone" in told.output
+
+
+async def check_the_next_gateway_goes_on(bed: Bed) -> None:
+    if bed.again is None:
+        return
+    await bed.run(f"cd {bed.folder}; export KEPT=1; echo words > file")
+    await bed.backend.close()
+    again = Bed(backend=bed.again(), folder=bed.folder)
+    await again.backend.open()
+    try:
+        assert (await again.run("pwd; echo $KEPT; cat file")).output == f"{bed.folder}\n1\nwords\n"
+    finally:
+        await again.backend.close()
+
+
+async def check_what_is_killed_from_outside(bed: Bed) -> None:
+    if bed.kill is None:
+        return
+    running = asyncio.create_task(bed.run(f"echo $$ > {bed.folder}/pids; sleep 300"))
+    await bed.noted(1)
+    await bed.kill()
+    await asyncio.wait((running,))
+    error = running.exception()
+    assert isinstance(error, HermesError) and str(error)
+    assert (await bed.run("echo again")).output == "again\n"
 
 
 async def check_life_in_the_background(bed: Bed) -> None:

@@ -193,7 +193,7 @@ class _Opening:
         plan = walls.plan("" if egress is None else egress.name)
         started = start_walls(walls, plan, (*doors,), complaint, cage=self.cage)
         if os.getuid() == 0 and not self.cage.holds:
-            box.log.warning("sandbox.processes_unlimited backend=%s: as root, without a cgroup", NAME)
+            box.log.warning("sandbox.processes_unlimited backend=%s why=%s", NAME, self.cage.why_not)
         return started
 
 

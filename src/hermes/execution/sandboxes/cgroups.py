@@ -26,6 +26,8 @@ class Cage:
             "memory": (("memory.max", memory), ("memory.limit_in_bytes", memory), ("memory.swap.max", 0)),
         }
         self._folders: list[Path] = []
+        self.why_not = ""
+        """Why none could be made, if it was tried."""
 
     @property
     def holds(self) -> bool:
@@ -35,8 +37,10 @@ class Cage:
         """The command line that starts `argv` inside; itself, if no cgroup can be made."""
         self.leave()
         if os.geteuid() == 0:
-            with contextlib.suppress(OSError):
+            try:
                 self._folders = self._make()
+            except OSError as error:
+                self.why_not = str(error)
         if not self._folders:
             return list(argv)
         files = " ".join(str(folder / "cgroup.procs") for folder in self._folders)

