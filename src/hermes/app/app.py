@@ -387,7 +387,7 @@ class App:
             clock=self._given.clock,
             model=lambda agent: self._agents.models.name(agent),  # noqa: PLW0108 - it changes
             task_model=lambda agent: self._agents.models.task_name(agent),  # noqa: PLW0108 - it changes
-            window=lambda agent, model: self._agents.models.window(agent, model),  # noqa: PLW0108 - it changes
+            model_facts=lambda agent, model: self._agents.models.facts_of(agent, model),  # noqa: PLW0108 - it changes
             apply=generations.apply,
             open_webhooks=http.open_webhooks,
             restart=self.restart_checked,

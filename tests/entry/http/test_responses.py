@@ -569,6 +569,17 @@ async def test_names_of_other_resources_are_no_responses(tmp_path: Path) -> None
             assert (heard.status, heard.json["error"]["code"]) == (404, "unknown_url"), path
 
 
+@pytest.mark.parametrize("path", ["completions", "embeddings", "audio/speech", "files", "images/generations"])
+async def test_what_openai_has_and_this_has_not_is_refused_with_what_there_is(
+    path: str, tmp_path: Path
+) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        heard = await api.post(f"/v1/{path}", {"input": "x"})
+        assert (heard.status, heard.json["error"]["code"]) == (404, "unknown_url")
+        named = f"/v1/{path.partition('/')[0]} is not offered here. There are /v1/chat/completions,"
+        assert heard.json["error"]["message"].startswith(named)
+
+
 async def test_how_an_answer_is_wanted_is_told_to_the_model_and_shown_again(
     tmp_path: Path, world: World
 ) -> None:

@@ -18,7 +18,7 @@ async def test_the_model_for_titles_answers_without_tools(tmp_path: Path) -> Non
         config = (
             f"model: {{default: main-model, base_url: '{main.base_url}'}}\n"
             f"auxiliary: {{title_generation: {{model: small, base_url: '{titles.base_url}'}}}}\n"
-            "models: {small: {context_length: 4096}, main-model: {context_length: 64000}}\n"
+            "models: {small: {context_length: 4096, images: false}, main-model: {images: true}}\n"
             "agents: {bee: {}}\n"
         )
         environ = {"HERMES_NO_PROBE": "1"}
@@ -28,6 +28,10 @@ async def test_the_model_for_titles_answers_without_tools(tmp_path: Path) -> Non
             task = offered[TASK]
             assert (task["root"], task["parent"], task["context_length"]) == ("small", "hermes-agent", 4096)
             assert offered["hermes-agent"]["name"] == "hermes-agent (main-model)"
+            kinds = {
+                name: offered[name]["architecture"]["input_modalities"] for name in ("hermes-agent", TASK)
+            }
+            assert kinds == {"hermes-agent": ["text", "image"], TASK: ["text"]}
             assert (await api.get(f"/v1/models/{TASK}")).json == task
             for name in (TASK, "bee:task"):
                 heard = await api.post(CHAT, words("Name this chat", model=name))

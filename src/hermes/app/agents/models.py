@@ -121,7 +121,8 @@ class AgentModels:
         }
 
     def facts_of(self, agent: AgentId, model: str) -> ModelFacts:
-        """What is known of a model, as the agent reaches it."""
+        """What is known of a model, or of the agent's own, as the agent reaches it."""
+        model = model or self.name(agent)
         choice = self._choices.get(agent)
         local = choice is not None and is_local(choice.base_url)
         own = replace(model_of(agent, self._loaded), default=self.name(agent))
@@ -129,7 +130,7 @@ class AgentModels:
 
     def window(self, agent: AgentId, model: str = "") -> int | None:
         """How many tokens the agent's model, or another one, reads and writes together; None if unknown."""
-        return self.facts_of(agent, model or self.name(agent)).window
+        return self.facts_of(agent, model).window
 
     # --- roles
 

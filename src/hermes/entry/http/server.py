@@ -258,7 +258,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         nothing = request.method == "POST" and await _is_name(request)
         return errors.router_error(web.HTTPNotFound() if nothing else error).response()
     except web.HTTPException as error:
-        return errors.router_error(error).response()
+        return errors.router_error(error, request.path).response()
     except (errors.ApiError, HermesError) as error:
         return errors.as_api_error(error).response()
     except ConnectionError:

@@ -91,7 +91,7 @@ async def read_capabilities(call: HttpCall) -> ApiCapabilities:
     return ApiCapabilities(
         version=call.site.version,
         model=default_name(call.site),
-        context_length=call.site.window(call.default, "") or msgspec.UNSET,
+        context_length=call.site.model_facts(call.default, "").window or msgspec.UNSET,
         features={name: path in paths for name, path in _FEATURES.items()},
         limits=ApiLimits(max_body_bytes=options.max_body, max_concurrent_runs=options.max_runs),
         scopes=sorted(scope for scope in KeyScope if call.principal.may(scope)),

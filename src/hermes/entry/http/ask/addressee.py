@@ -105,7 +105,8 @@ def agent_name(call: HttpCall, agent: AgentId) -> str:
 class Model(msgspec.Struct, kw_only=True):
     """Something that answers: an agent, another name for the default agent's model, or an agent for small
     tasks, without tools (`:task`). `context_length` is how many tokens the model reads and writes together,
-    where that is known; `name` is for people."""
+    where that is known, and so is whether it takes pictures (`architecture`, as OpenRouter has it); `name` is
+    for people."""
 
     id: str
     name: str
@@ -115,6 +116,14 @@ class Model(msgspec.Struct, kw_only=True):
     root: str
     parent: str | None = None
     context_length: int | msgspec.UnsetType = msgspec.UNSET
+    architecture: Modalities | msgspec.UnsetType = msgspec.UNSET
+
+
+class Modalities(msgspec.Struct, kw_only=True):
+    """What an agent takes, and what it gives."""
+
+    input_modalities: list[str]
+    output_modalities: list[str] = msgspec.field(default_factory=lambda: ["text"])
 
 
 def offered_models(call: HttpCall) -> list[Model]:
@@ -125,9 +134,13 @@ def offered_models(call: HttpCall) -> list[Model]:
     offered: list[Model] = []
 
     def model_of(agent: AgentId, id: str, root: str, parent: str | None = None) -> Model:
-        window = site.window(agent, root) or msgspec.UNSET
+        facts = site.model_facts(agent, root)
         name = f"{id} ({root})" if root and root != id else id
-        return Model(id=id, name=name, created=created, root=root or id, parent=parent, context_length=window)
+        model = Model(id=id, name=name, created=created, root=root or id, parent=parent)
+        model.context_length = facts.window or msgspec.UNSET
+        if facts.images is not None:
+            model.architecture = Modalities(input_modalities=["text", "image"] if facts.images else ["text"])
+        return model
 
     for agent in call.agents:
         model = site.model(agent)

@@ -25,6 +25,7 @@ from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.event import FeedItem
 from hermes.domain.ids import EVERY_AGENT, AgentId, SessionId, TurnId
+from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.store import Tx
 from hermes.domain.ports.world import Egress
 from hermes.domain.settings.live import SettingsReport
@@ -131,15 +132,15 @@ def _parameters(answer: Answer) -> type[msgspec.Struct] | None:
 
 class Site(Struct, frozen=True, kw_only=True):
     """What all requests share. `facts` reports the state of the process, `model` names that of an agent as
-    its provider does, `task_model` that for small tasks, `window` is how many tokens one of them, or another
-    model of the agent, reads and writes together, if known; `aliases` are further names of models."""
+    its provider does, `task_model` that for small tasks, `model_facts` is what is known of one of them, or of
+    another model of the agent; `aliases` are further names of models."""
 
     gateway: Gateway
     clock: Clock
     options: HttpOptions
     model: Callable[[AgentId], str]
     task_model: Callable[[AgentId], str]
-    window: Callable[[AgentId, str], int | None]
+    model_facts: Callable[[AgentId, str], ModelFacts]
     version: str
     facts: Callable[[], Mapping[str, Any]]
     aliases: Mapping[str, str] = field(default_factory=dict)

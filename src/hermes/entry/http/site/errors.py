@@ -102,9 +102,21 @@ def as_api_error(error: ApiError | HermesError) -> ApiError:
     return ApiError(500, "internal_error", f"{error}.")
 
 
-def router_error(error: web.HTTPException) -> ApiError:
+_NOT_OFFERED = (
+    "completions", "embeddings", "audio", "images", "files", "uploads", "moderations", "batches", "videos",
+    "vector_stores", "fine_tuning", "assistants", "threads", "conversations", "realtime", "containers",
+    "evals",
+)  # fmt: skip
+"""What OpenAI has and this has not, by the first part of its path."""
+
+
+def router_error(error: web.HTTPException, path: str = "") -> ApiError:
     """What aiohttp itself refuses."""
+    resource = path.partition("/v1/")[2].partition("/")[0]
     match error.status:
+        case 404 if resource in _NOT_OFFERED:
+            offered = "There are /v1/chat/completions, /v1/responses and /v1/models. See /docs."
+            return ApiError(404, "unknown_url", f"/v1/{resource} is not offered here. {offered}")
         case 404:
             return ApiError(404, "unknown_url", "There is nothing at this address. See /docs.")
         case 405:
