@@ -193,6 +193,18 @@ async def test_slow_and_endless_clients(site: Site, door: Path, monkeypatch: pyt
     assert not site.seen
 
 
+async def test_connections_on_which_nothing_moves(
+    site: Site, door: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy, "IDLE_SECONDS", 0.3)
+    head = f"POST http://{HOST}:{site.port}/echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nhalf"
+    assert (await say(door, head.encode(), end=False)).startswith(b"HTTP/1.1 502 ")
+    tunnel = f"CONNECT {HOST}:{site.port} HTTP/1.1\r\n\r\nGET /hello"
+    established = b"HTTP/1.1 200 Connection established\r\n\r\n"
+    assert await say(door, tunnel.encode(), end=False) == established
+    assert not site.seen
+
+
 async def test_two_hundred_connections_at_once(site: Site, door: Path) -> None:
     url = f"http://{HOST}:{site.port}/hello"
     answers = await asyncio.gather(*(say(door, f"GET {url} HTTP/1.0\r\n\r\n".encode()) for _ in range(200)))

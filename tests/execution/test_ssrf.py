@@ -305,6 +305,8 @@ async def packed(request: web.Request) -> web.StreamResponse:
         "headless": lambda: (headless.compress(b"hello") + headless.flush(), "deflate"),
         "bomb": lambda: (gzip.compress(BOMB), "gzip"),
         "twice": lambda: (gzip.compress(gzip.compress(BOMB)), "gzip, gzip"),
+        "cut": lambda: (gzip.compress(b"hello" * 9)[:-9], "gzip"),
+        "exact": lambda: (gzip.compress(b"\0" * 900_000), "gzip"),
         "broken": lambda: (b"\x1f\x8bnonsense", "gzip"),
         "other": lambda: (b"x", "br"),
     }
@@ -327,6 +329,7 @@ async def packed(request: web.Request) -> web.StreamResponse:
         ("bomb", "more than 1,000,000 bytes"),
         ("twice", "not read"),
         ("broken", "cannot be unpacked"),
+        ("cut", "cannot be unpacked"),
         ("other", "not read"),
         ("headers", "did not answer"),
         ("drip", r"no answer within 0\.5 s"),
@@ -340,6 +343,7 @@ async def test_limits(path: str, why: str) -> None:
         url = f"http://{HOST}:{server.port}"
         for good in ("gzip", "deflate", "headless"):
             assert (await open_client().fetch(f"{url}/{good}")).data == b"hello"
+        assert len((await open_client().fetch(f"{url}/exact", limit=900_000)).data) == 900_000
         with pytest.raises(UserError, match=why):
             seconds = 0.5 if path == "drip" else 40
             await open_client().fetch(f"{url}/{path}", limit=1_000_000, seconds=seconds)

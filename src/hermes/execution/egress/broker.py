@@ -26,6 +26,8 @@ _BASIC = re.compile(r"\s*basic\s+([A-Za-z0-9+/=]+)\s*", re.IGNORECASE)
 _TLS_PORTS = (443,)
 HEADERS, URL, BODY = "headers", "url", "body"
 Headers = tuple[tuple[str, str], ...]
+Hidden = tuple[tuple[bytes, bytes], ...]
+"""Values, and what stands for each."""
 
 
 class BoundSecret(Struct, frozen=True, kw_only=True):
@@ -57,7 +59,7 @@ class Filled(Struct, frozen=True, kw_only=True):
     """A request with values in it, and what its answer must not repeat, each with what stands for it."""
 
     request: Outgoing
-    hidden: tuple[tuple[bytes, bytes], ...] = ()
+    hidden: Hidden = ()
 
 
 class AgentBroker:
@@ -142,7 +144,7 @@ class AgentBroker:
 class Mask:
     """Takes values out of what an answer repeats, also where one is cut between two pieces."""
 
-    def __init__(self, hidden: tuple[tuple[bytes, bytes], ...]) -> None:
+    def __init__(self, hidden: Hidden) -> None:
         self._hidden = hidden
         self._overlap = max((len(value) for value, _ in hidden), default=1) - 1
         self._kept = b""

@@ -175,5 +175,9 @@ async def _unpacked(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             while piece and not unpacker.eof:
                 yield unpacker.decompress(piece, _PIECE)
                 piece = unpacker.unconsumed_tail
+        if unpacker is not None:
+            yield unpacker.flush()
+            if not unpacker.eof:
+                raise zlib.error("it ends early")
     except zlib.error:
         raise Unreachable("Its content cannot be unpacked.", maybe_done=True) from None

@@ -22,7 +22,7 @@ from hermes.domain.ids import AgentId
 from hermes.domain.ports.world import NetworkRules
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
-from hermes.execution.egress.broker import BODY, PREFIX, AgentBroker, Mask, Outgoing
+from hermes.execution.egress.broker import BODY, PREFIX, AgentBroker, Hidden, Mask, Outgoing
 from hermes.execution.egress.parts import EgressParts
 from hermes.execution.egress.request_head import (
     BadRequest,
@@ -201,63 +201,65 @@ class _Door:
     ) -> None:
         reader, writer = client
         brokered = broker.serves(outgoing.host, outgoing.port)
+        answer = _AnswerWriter(writer, request, outgoing.url.split("/")[2] if brokered else "")
         if request.expects and request.length:
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        body: bytes | AsyncIterator[bytes] = b""
-        if request.length and BODY in broker.places(outgoing.host, outgoing.port):
-            body = await _whole(read_body(reader, request.length))
-            outgoing = replace(outgoing, body=body)
-        elif request.length:
-            body = _without_placeholders(read_body(reader, request.length), outgoing.host)
         if brokered:  # an answer that is compressed could repeat a value unseen
             kept = tuple(pair for pair in outgoing.headers if pair[0].lower() != "accept-encoding")
             outgoing = replace(outgoing, headers=(*kept, ("Accept-Encoding", "identity")))
-        filled = broker.fill(outgoing)
-        wired = WireRequest(
-            method=request.method,
-            url=filled.request.url,
-            host=outgoing.host,
-            addresses=addresses,
-            headers=filled.request.headers,
-            body=filled.request.body or body,
-            length=len(filled.request.body) or (request.length if request.length > 0 else None),
-        )
-        back = outgoing.url.split("/")[2] if brokered and request.scheme == "http" else ""
-        await self._exchange(wired, _AnswerWriter(writer, request, filled.hidden, back))
-
-    async def _exchange(self, wired: WireRequest, answer: _AnswerWriter) -> None:
         try:
-            async with self._around.wire().to(wired.addresses).exchange(wired) as response:
-                await answer.head(response)
-                self._counts["let_through"] += 1
-                async for piece in response.content.iter_any():
-                    await answer.piece(piece)
-                await answer.end()
-        except HermesError:
-            if not answer.begun:
+            async with asyncio.timeout(IDLE_SECONDS) as idle:
+                pieces = _noted(read_body(reader, request.length), idle)
+                body: bytes | AsyncIterator[bytes] = b""
+                if request.length and BODY in broker.places(outgoing.host, outgoing.port):
+                    outgoing = replace(outgoing, body=await _whole(pieces))
+                elif request.length:
+                    body = _without_placeholders(pieces, outgoing.host)
+                filled = broker.fill(outgoing)
+                wired = WireRequest(
+                    method=request.method,
+                    url=filled.request.url,
+                    host=outgoing.host,
+                    addresses=addresses,
+                    headers=filled.request.headers,
+                    body=filled.request.body or body,
+                    length=len(filled.request.body) or (request.length if request.length > 0 else None),
+                )
+                await self._exchange(wired, answer, filled.hidden, idle)
+        except (HermesError, TimeoutError) as error:
+            if answer.begun:
+                answer.abort()  # a half answer must not look like a whole one
+            elif isinstance(error, TimeoutError):
+                raise Unreachable("Nothing moved for too long.") from None
+            else:
                 raise
-            answer.abort()  # a half answer must not look like a whole one
+
+    async def _exchange(
+        self, wired: WireRequest, answer: _AnswerWriter, hidden: Hidden, idle: asyncio.Timeout
+    ) -> None:
+        async with self._around.wire().to(wired.addresses).exchange(wired) as response:
+            await answer.head(response, hidden)
+            self._counts["let_through"] += 1
+            async for piece in _noted(response.content.iter_any(), idle):
+                await answer.piece(piece)
+            await answer.end()
 
 
 class _AnswerWriter:
     """An answer on its way back, in chunks unless its length is the same as before. `back` is a host that was
     asked for without TLS: a redirect to itself stays so."""
 
-    def __init__(
-        self,
-        writer: asyncio.StreamWriter,
-        request: ProxyRequest,
-        hidden: tuple[tuple[bytes, bytes], ...],
-        back: str,
-    ) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, request: ProxyRequest, back: str) -> None:
         self._writer = writer
         self._request = request
-        self._mask = Mask(hidden) if hidden else None
-        self._secure, self._plain = f"https://{back}/", f"http://{back}/" if back else ""
+        self._mask: Mask | None = None
+        here = back and request.scheme == "http"
+        self._secure, self._plain = f"https://{back}/", f"http://{back}/" if here else ""
         self._chunked = False
         self.begun = False
 
-    async def head(self, response: aiohttp.ClientResponse) -> None:
+    async def head(self, response: aiohttp.ClientResponse, hidden: Hidden) -> None:
+        self._mask = Mask(hidden) if hidden else None
         if self._mask and response.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise Unreachable("It answered in an encoding that cannot be looked into for secrets.")
         raw = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers)
@@ -313,22 +315,31 @@ async def _tunnel(client: Streams, onward: Streams) -> None:
     client[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
     sending = None
     try:
-        async with asyncio.timeout(IDLE_SECONDS) as limit:
+        async with asyncio.timeout(IDLE_SECONDS) as idle:
 
             async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 with contextlib.suppress(OSError):
                     while piece := await reader.read(_PIECE):
-                        limit.reschedule(loop.time() + IDLE_SECONDS)
+                        idle.reschedule(loop.time() + IDLE_SECONDS)
                         writer.write(piece)
                         await writer.drain()
                     writer.write_eof()
 
             sending = loop.create_task(copy(client[0], onward[1]))
             await copy(onward[0], client[1])
+    except TimeoutError:
+        pass  # the connection ends; who uses it sees that
     finally:
         if sending is not None:
             sending.cancel()
         onward[1].close()
+
+
+async def _noted(pieces: AsyncIterator[bytes], idle: asyncio.Timeout) -> AsyncIterator[bytes]:
+    """The same pieces; each puts off the end of a connection on which nothing moves."""
+    async for piece in pieces:
+        idle.reschedule(asyncio.get_running_loop().time() + IDLE_SECONDS)
+        yield piece
 
 
 async def _whole(pieces: AsyncIterator[bytes]) -> bytes:

@@ -9,7 +9,6 @@ import socket
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from ssl import SSLContext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -22,6 +21,8 @@ from hermes.domain.word import replace
 from hermes.execution.egress.broker import Headers
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     import aiohttp
 
 CONNECT_SECONDS = 20.0
