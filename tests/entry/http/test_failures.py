@@ -94,6 +94,15 @@ async def test_runs_and_sessions_tell_of_a_fault_as_other_doors_do(kind: FaultKi
         assert ("10.0.0.9" in shown) is (kind is not FaultKind.TOO_LONG), "for who runs the gateway"
 
 
+def test_of_long_words_of_a_service_only_the_beginning_is_told() -> None:
+    """A provider from a plugin may quote anything, and looking for addresses takes long in a long text."""
+    late = "x " * 240 + "at http://10.0.0.9:8000/v1/models " + "y" * 9_000
+    for quoted in ("a" * 100_000, "a." * 50_000, late):
+        cause = FaultCause(kind=FaultKind.BAD_REQUEST, detail="no", quote=quoted)
+        message = failure_facts(Failed(reason="no", cause=cause)).message
+        assert len(message) < 1_000 and "10.0" not in message
+
+
 @pytest.mark.parametrize(
     "place",
     [

@@ -30,6 +30,7 @@ _ADDRESS = re.compile(
     r"|(?<![\w/])(?:~|[a-z]:)?[/\\][\w.@+-]+(?:[/\\][\w.@+-]+)+",  # a path
     re.IGNORECASE,
 )
+_LONGEST_QUOTE = 500
 _MEND = "Only the gateway's operator can mend this."
 _FAULTS: Mapping[FaultKind, FailureFacts] = {
     FaultKind.TOO_LONG: _facts(
@@ -93,5 +94,13 @@ def _public_facts(end: Failed | Stopped) -> FailureFacts:
     if not cause.quote:
         # It was not the request: the answer had no end, or a provider broke.
         return NO_ANSWER
-    quote = _ADDRESS.sub("…", cause.quote)
+    quote = _ADDRESS.sub("…", _shortened(cause.quote))
     return _facts(facts.status, facts.code, f"{facts.message} It says: {quote}.")
+
+
+def _shortened(quote: str) -> str:
+    """Whole words of it: half an address would not be known as one, and a long text would be searched for
+    seconds."""
+    if len(quote) <= _LONGEST_QUOTE:
+        return quote
+    return f"{quote[:_LONGEST_QUOTE].rpartition(' ')[0]} …"
