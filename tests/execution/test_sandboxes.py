@@ -226,6 +226,17 @@ async def test_what_is_full_is_full(wrapped: Bed) -> None:
     assert "MemoryError" in told.output
 
 
+async def test_a_disk_that_is_filled_ends_the_sandbox(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = [box._free(Path("/"))]
+    monkeypatch.setattr(box, "_free", lambda folder: left[0])
+    running = asyncio.create_task(bed.run(f"echo $$ > {bed.folder}/pids; sleep 300"))
+    await bed.noted(1)
+    left[0] = 1000
+    with pytest.raises(UserError, match="filled the disk"):
+        await running
+    assert (await bed.run("echo again")).output == "again\n"
+
+
 @pytest.mark.root
 async def test_a_cgroup_counts_processes_of_root(wrapped: Bed) -> None:
     if not cgroups.Cage("x", processes=1, memory=1)._homes():
@@ -273,8 +284,21 @@ async def test_a_workspace_that_holds_a_home_is_refused(tmp_path: Path) -> None:
     ):
         request = backend_request(home=home, workspace=tmp_path, environ=environ, network=NO_NETWORK)
         for make in (bubblewrap.make_bubblewrap, landlock.make_landlock):
-            with pytest.raises(UserError, match="contains the folder"):
+            with pytest.raises(UserError, match="home of Hermes"):
                 await make(request).open()
+    for inside, given in (("logs", False), ("workspace/a", True), ("sandboxes/bubblewrap/t/workspace", True)):
+        (tmp_path / "h" / inside).mkdir(parents=True)
+        request = backend_request(
+            home=tmp_path / "h", workspace=tmp_path / "h" / inside, environ=ENVIRON, network=NO_NETWORK
+        )
+        if given:
+            box.check_workspace(request)
+            assert ("sandboxes" in inside) is (
+                box.folders_of(request, "bubblewrap").root == tmp_path / "h/sandboxes/bubblewrap/t/box"
+            )
+        else:
+            with pytest.raises(UserError, match="lies in one"):
+                box.check_workspace(request)
     request = backend_request(
         home=tmp_path / "h", workspace=tmp_path / "none", environ=ENVIRON, network=NO_NETWORK
     )

@@ -59,6 +59,7 @@ ALLOWED = {
         2,
         "starts and ends one hook process; calls that wait for it hear of it",
     ),
+    "execution/sandboxes/box.py": "watches the disk while something runs; the next command begins it again",
     "plugins.py": "loads a plugin with a deadline, and is waited for",
     "script/engine.py": "the thread of a gateway inside a script, which the script waits for",
     "state/store/writer.py": "the writer, which catches everything and hands it to whoever asked",

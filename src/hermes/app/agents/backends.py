@@ -52,6 +52,7 @@ from hermes.domain.ports.world import (
     OPEN_NETWORK,
     Backend,
     BackendRequest,
+    Boundary,
     FolderRules,
     MakeBackend,
     NetworkRules,
@@ -487,7 +488,7 @@ class WorldScopes:
         else:
             wide = not is_free_workspace(world.workspace, world.home)
             closed = (*self._closed, f"{world.home.rstrip('/')}/{USUAL_HOME}")
-            own = (world.workspace,) if world.boundary.holds_strangers else ()
+            own = () if world.boundary is Boundary.NONE else (world.workspace, world.home)
             homes = FolderRules(closed=closed, writable=own)
         return CommandScope(
             cwd=world.workspace,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from typing import IO
 from hermes.domain.errors import Unreachable
 from hermes.domain.text import one_line
 from hermes.execution.commands.transport import Connection
+from hermes.execution.process_tree import descendants, send_signal
 
 _START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
@@ -97,10 +99,10 @@ class ForkServer:
                 await self._end()
 
     async def kill(self) -> None:
-        """At once, whoever uses it; the next use starts another."""
+        """At once, with everything below it, whoever uses it; the next use starts another."""
         async with self._changing:
             if self._runner is not None:
-                self._runner.kill()
+                await asyncio.to_thread(_kill_tree, self._runner)
             await self._end()
 
     async def _end(self) -> None:
@@ -165,6 +167,11 @@ class ForkTransport:
 
     async def close(self) -> None:
         await self._server.leave(self)
+
+
+def _kill_tree(runner: subprocess.Popen[bytes]) -> None:
+    for pid in (*descendants(runner.pid), runner.pid):
+        send_signal(pid, signal.SIGKILL)
 
 
 def _see_off(runner: subprocess.Popen[bytes]) -> None:

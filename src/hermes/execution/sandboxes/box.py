@@ -23,7 +23,7 @@ from typing import IO
 
 from msgspec import Struct
 
-from hermes.domain.errors import UserError
+from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ports.world import (
     BackendRequest,
     Command,
@@ -58,18 +58,21 @@ echo 'There is no sudo in this sandbox: nothing of the system can be changed fro
 exit 1
 """
 _TRY_SECONDS = 20.0
+_LOOK_SECONDS = 0.25
 _TASK_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class Limits(Struct, frozen=True, kw_only=True):
     """What holds inside. `memory` counts for each process, and for all together where a cgroup can be made;
-    `file` is the largest file; `temporary` is the size of each folder that is kept in memory."""
+    `file` is the largest file; `temporary` is the size of each folder that is kept in memory; `spared` is
+    what commands leave of the disk that the workspace is on, or they are ended."""
 
     processes: int = 512
     memory: int = 5120 * MIB
     file: int = 8192 * MIB
     open_files: int = 4096
     temporary: int = 1024 * MIB
+    spared: int = 512 * MIB
 
     def as_resources(self, *, count_processes: bool) -> dict[str, int]:
         limits = {"RLIMIT_DATA": self.memory, "RLIMIT_FSIZE": self.file, "RLIMIT_NOFILE": self.open_files}
@@ -126,18 +129,26 @@ def folders_of(request: BackendRequest, backend: str) -> BoxFolders:
 
 
 def check_workspace(request: BackendRequest) -> None:
-    """A `UserError` if it is not there, or if giving it to a sandbox would give it a home of Hermes."""
-    workspace = os.path.realpath(request.workspace)
-    if not os.path.isdir(workspace):
+    """A `UserError` if it is not there, or if giving it to a sandbox would give it a home of Hermes or a part
+    of one that is not for commands."""
+    workspace = Path(os.path.realpath(request.workspace))
+    if not workspace.is_dir():
         raise UserError(f"There is no folder {request.workspace} for the sandbox.")
     environ = request.environ
-    homes = [str(request.home), environ.get("HERMES_HOME", ""), f"{environ.get('HOME') or '~'}/.hermes"]
-    for home in filter(None, homes):
-        if Path(os.path.realpath(os.path.expanduser(home))).is_relative_to(workspace):
+    named = [str(request.home), environ.get("HERMES_HOME", ""), f"{environ.get('HOME') or '~'}/.hermes"]
+    homes = [Path(os.path.realpath(os.path.expanduser(home))) for home in named if home]
+    own = any(_is_for_commands(workspace, home) for home in homes)
+    for home in homes:
+        if home.is_relative_to(workspace) or (workspace.is_relative_to(home) and not own):
             raise UserError(
-                f"{workspace} contains the folder {home} of Hermes, so no sandbox is given it.",
-                hint="Work in a folder below it.",
+                f"{workspace} holds a home of Hermes or lies in one ({home}), so no sandbox is given it.",
+                hint="Work in another folder, or in the home's own `workspace`.",
             )
+
+
+def _is_for_commands(folder: Path, home: Path) -> bool:
+    within = folder.relative_to(home).parts if folder.is_relative_to(home) else ()
+    return within[:1] == ("workspace",) or (within[:1] == ("sandboxes",) and within[3:4] == ("workspace",))
 
 
 def build_environment(request: BackendRequest, home: str, tools: str) -> dict[str, str]:
@@ -198,7 +209,8 @@ def try_launch(launch: Launch) -> str:
 
 class SandboxBackend:
     """A backend whose commands and files are both inside. `prepare` runs before each opening; what it raises
-    says why there is no sandbox. `release` runs after the end, and may block."""
+    says why there is no sandbox. `release` runs after the end, and may block. `disk` is a folder here on the
+    disk that commands write to."""
 
     def __init__(
         self,
@@ -207,10 +219,16 @@ class SandboxBackend:
         env: Mapping[str, str],
         server: ForkServer,
         folders: BoxFolders,
+        disk: Path,
+        limits: Limits,
         prepare: Callable[[], Awaitable[None]],
         release: Callable[[], None],
     ) -> None:
         self._world = world
+        self._disk = disk
+        self._spared = limits.spared
+        self._watcher: asyncio.Task[None] | None = None
+        self._filled = False
         self._server = server
         self._prepare = prepare
         self._release = release
@@ -238,6 +256,8 @@ class SandboxBackend:
         return self._commands.idle
 
     async def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
         await self._commands.close()
         await asyncio.to_thread(self._release)
 
@@ -248,10 +268,35 @@ class SandboxBackend:
         return await self._commands.cwd(session)
 
     async def run(self, command: Command, output: Callable[[str], None]) -> CommandResult:
-        return await self._commands.run(command, output)
+        self._watch()
+        try:
+            return await self._commands.run(command, output)
+        except Unreachable as error:
+            if not self._filled:
+                raise
+            left = f"less than {self._spared // MIB} MiB were left"
+            raise UserError(f"The sandbox was ended: its commands filled the disk until {left}.") from error
 
     async def start(self, command: Command, ended: Callable[[ProcessView], None]) -> ProcessView:
+        self._watch()
         return await self._commands.start(command, ended)
+
+    def _watch(self) -> None:
+        if self._watcher is None or self._watcher.done():
+            self._filled = False
+            self._watcher = asyncio.create_task(self._watch_disk(), name=f"disk of {self._disk}")
+
+    async def _watch_disk(self) -> None:
+        """While something runs. A disk that was nearly full before may lose half of the rest."""
+        free = await asyncio.to_thread(_free, self._disk)
+        least = min(self._spared, free // 2)
+        while not self.idle():
+            await asyncio.sleep(_LOOK_SECONDS)
+            if await asyncio.to_thread(_free, self._disk) < least:
+                self._filled = True
+                log.warning("sandbox.disk_full backend=%s folder=%s", self._world.sandbox, self._disk)
+                await self._server.kill()
+                return
 
     async def _find_folder(self, session: str, path: str) -> str:
         folder = await self.files.resolve(session, path)
@@ -259,6 +304,12 @@ class SandboxBackend:
         if found is None or not found.folder:
             raise UserError(f"There is no folder {folder}.")
         return folder
+
+
+def _free(folder: Path) -> int:
+    """Bytes that an ordinary user may still write there."""
+    told = os.statvfs(folder)
+    return told.f_bavail * told.f_frsize
 
 
 def describe_system() -> str:

@@ -147,6 +147,8 @@ def make_bubblewrap(request: BackendRequest) -> box.SandboxBackend:
         env=box.build_environment(request, HOME, _TOOLS),
         server=ForkServer(opening.launch, doors=2),
         folders=folders,
+        disk=request.workspace,
+        limits=opening.limits,
         prepare=opening.prepare,
         release=opening.cage.leave,
     )
@@ -158,8 +160,8 @@ class _Opening:
     def __init__(self, request: BackendRequest, folders: box.BoxFolders) -> None:
         self._request = request
         self._folders = folders
-        self._limits = box.Limits()
-        self.cage = Cage(str(folders.root), processes=self._limits.processes, memory=self._limits.memory)
+        self.limits = box.Limits()
+        self.cage = Cage(str(folders.root), processes=self.limits.processes, memory=self.limits.memory)
         self._egress: Path | None = None
 
     async def prepare(self) -> None:
@@ -188,7 +190,7 @@ class _Opening:
             home=str(self._folders.home),
             network=self._request.network,
             egress="" if egress is None else str(egress.parent),
-            limits=self._limits,
+            limits=self.limits,
         )
         plan = walls.plan("" if egress is None else egress.name)
         started = start_walls(walls, plan, (*doors,), complaint, cage=self.cage)

@@ -48,6 +48,8 @@ def make_landlock(request: BackendRequest) -> box.SandboxBackend:
         env=env | {"TMPDIR": str(folders.temporary)},
         server=ForkServer(opening.launch, doors=2),
         folders=folders,
+        disk=request.workspace,
+        limits=opening.limits,
         prepare=opening.prepare,
         release=opening.cage.leave,
     )
@@ -59,8 +61,8 @@ class _Opening:
     def __init__(self, request: BackendRequest, folders: box.BoxFolders) -> None:
         self._request = request
         self._folders = folders
-        self._limits = box.Limits()
-        self.cage = Cage(str(folders.root), processes=self._limits.processes, memory=self._limits.memory)
+        self.limits = box.Limits()
+        self.cage = Cage(str(folders.root), processes=self.limits.processes, memory=self.limits.memory)
 
     async def prepare(self) -> None:
         network = self._request.network
@@ -79,7 +81,7 @@ class _Opening:
 
     def launch(self, doors: Sequence[int], complaint: IO[bytes]) -> subprocess.Popen[bytes]:
         workspace, network = os.path.realpath(self._request.workspace), self._request.network.open
-        plan = _plan(self._folders, workspace, network=network, limits=self._limits)
+        plan = _plan(self._folders, workspace, network=network, limits=self.limits)
         argv = own_interpreter().start(plan, str(doors[0]), box.SHELL, str(doors[1]))
         return box.start_inside(self.cage.enter(argv), doors, complaint)
 
