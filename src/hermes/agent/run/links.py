@@ -25,7 +25,7 @@ _RUN = re.compile(f"[^{_BREAKS}]+")
 _TRIGGERS = re.compile(r"[:.(\[\]<=&\\/]")
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.\-]{0,30}"
 _URL = re.compile(
-    rf"\bhttps?:[/\\]{{0,8}}(?=[\w\[])|(?:{_SCHEME}:|(?<![\w/:])(?=//\w))//+"
+    rf"\bhttps?:[/\\]{{0,8}}(?=[^\s/\\])|(?:{_SCHEME}:|(?<![\w/:])(?=//\w))//+"
     r"|\b(?:mailto|tel|sms|data|javascript):(?=[^\s:/])",
     re.IGNORECASE,
 )
@@ -39,6 +39,7 @@ _AUTO = re.compile(
     re.IGNORECASE,
 )
 _LAX = re.compile(r"(https?):[/\\]*", re.IGNORECASE)
+_HOST = re.compile(r"[\w.:\-]{1,253}")
 _OPAQUE_PARTS = re.compile(r"[A-Za-z0-9]+")
 _LONGEST_QUERY, _LONGEST_FRAGMENT, _LONGEST_PATH, _MOST_UNUSUAL = 32, 80, 160, 24
 _MOST_TO_A_HOST = 12
@@ -107,6 +108,12 @@ def _split(url: str) -> SplitResult:
     return urlsplit(url if _URL.match(url) else f"//{url}")
 
 
+def _is_inside(host: str) -> bool:
+    """Whether it is this machine or a neighbour; what only a shell could fill in is neither."""
+    url = f"https://[{host}]" if ":" in host else f"https://{host}"
+    return _HOST.fullmatch(host) is not None and leads_inside(url)
+
+
 class LinkFilter:
     """Takes a text in pieces and gives it back with its unknown opaque links cut; `whole` ones are shown in
     full, but are no links any more."""
@@ -170,7 +177,7 @@ class LinkFilter:
 
     def _is_unsafe(self, url: str, before: str, behind: str) -> bool:
         host = host_of(url)
-        if host and (self._is_known(host) or (_LAX.match(url) and leads_inside(f"https://{host}"))):
+        if host and (self._is_known(host) or (_LAX.match(url) is not None and _is_inside(host))):
             return False
         line = before[before.rfind("\n") + 1 :]
         shown = _AUTO.search(before) is not None or (line.endswith(("](", "](<")) and "![" in line)
