@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from hermes.domain.errors import HermesError, Refused, UserError
+from hermes.domain.errors import HermesError, Refused, Unreachable, UserError
 from hermes.domain.ports.world import WebRequest
 from hermes.execution.egress.client import EgressClient
 from hermes.execution.egress.parts import EgressParts
@@ -251,6 +251,23 @@ async def test_what_goes_along_to_another_host(site: Site) -> None:
     assert (site.seen[-1].method, site.seen[-1].body) == ("GET", b"")
     with pytest.raises(Refused, match="body is not sent on"):
         await ask(f"{other}/echo", 308, method="POST", body=b"data")
+
+
+async def test_whether_it_may_be_tried_again(site: Site) -> None:
+    """Whoever sends once must know whether anything was sent."""
+    for url in (f"http://gone.example.org:{site.port}/", f"http://{HOST}:2/"):
+        with pytest.raises(Unreachable) as error:
+            await open_client().request(WebRequest(url=url, method="POST", body=b"x"))
+        assert error.value.offline and not error.value.maybe_done
+    with pytest.raises(Unreachable) as error:
+        await open_client().request(WebRequest(url=f"http://{INSIDE}:{site.port}/", private=True))
+    assert error.value.maybe_done and not error.value.offline and site.connections == 1
+    with pytest.raises(Refused):
+        await open_client().check(f"http://{INSIDE}:{site.port}/")
+    with pytest.raises(Unreachable):
+        await open_client().check("http://gone.example.org/")
+    await open_client().check(f"http://{HOST}:{site.port}/hello")
+    assert not site.seen and site.connections == 1
 
 
 async def test_what_is_not_sent(site: Site) -> None:
