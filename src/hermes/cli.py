@@ -301,6 +301,7 @@ def _keep(text: str) -> str:
     import tempfile
     import time
 
+    text = _without_secrets(text)
     # What was given to a command may be a secret, and an error may repeat it.
     known = {word for command in COMMANDS for word in command.split()}
     given = [word for word in sys.argv[1:] if word not in known]
@@ -318,6 +319,23 @@ def _keep(text: str) -> str:
             continue
         return place
     return ""
+
+
+def _without_secrets(text: str) -> str:
+    """The text without the secrets of the home, if they can be read, and without what looks like one."""
+    import os
+    from pathlib import Path
+
+    from hermes.domain.errors import HermesError
+    from hermes.state.settings.loader import load_settings
+    from hermes.state.settings.secrets import Secrets
+
+    for place in _error_log():
+        try:
+            text = load_settings(Path(place.removesuffix(ERROR_LOG)), os.environ).secrets.conceal(text)
+        except (HermesError, OSError, ValueError):
+            continue
+    return Secrets(patterns=True).redact(text)
 
 
 def _error_log() -> list[str]:

@@ -12,7 +12,8 @@ import pytest
 from hermes.agent.models.foreign import ForeignProvider
 from hermes.agent.run import dispatch
 from hermes.agent.tools.registry import LONGEST_RESULT, cap
-from hermes.app.agents.tools import OpenSources, redacting
+from hermes.app.agents.redaction import redacting
+from hermes.app.agents.tools import OpenSources
 from hermes.control.commands import registry
 from hermes.control.workers import RunScope, Supervisor
 from hermes.domain.border import Border, ForeignExit, contain
@@ -23,6 +24,7 @@ from hermes.domain.settings.settings import ModelSettings, Settings
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.domain.toolbox import Toolbox
 from hermes.execution.backend_life import KeptBackend
+from hermes.state.settings.secrets import Secrets
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.provider_suite import ask
 from tests.agent.test_tool_contract import acting, finish
@@ -37,8 +39,7 @@ ends = pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
 SECRET = "sk-oh-so-secret"
 
 
-def redact(text: str) -> str:
-    return text.replace(SECRET, "***")
+SECRETS = Secrets({"KEY": SECRET})
 
 
 def raising(error: BaseException) -> Callable[..., Any]:
@@ -153,7 +154,7 @@ async def test_what_a_call_was_given_is_of_no_use_after_its_end() -> None:
 
 
 async def test_what_a_tool_breaks_of_is_told_without_secrets() -> None:
-    tool = redacting(acting(raising(RuntimeError(f"boom {SECRET}"))), redact)
+    tool = redacting(acting(raising(RuntimeError(f"boom {SECRET}"))), SECRETS)
     _, result = await finish(tool)
     assert result.failed and result.text == "act broke (RuntimeError: boom ***)."
 
@@ -164,7 +165,7 @@ async def test_files_of_a_result_are_told_without_secrets() -> None:
     async def act(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
         return ToolResult(text="here", attachments=(file,))
 
-    _, result = await finish(redacting(acting(act), redact))
+    _, result = await finish(redacting(acting(act), SECRETS))
     told = result.attachments[0]
     assert (told.name, told.note, told.text) == ("***.txt", "n ***", "***")
 
@@ -175,7 +176,7 @@ async def test_the_result_of_a_plugin_is_no_longer_than_one_of_ours() -> None:
     async def act(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
         return ToolResult(text="a" * (size - 5) + "the end"[-5:])
 
-    _, result = await finish(redacting(acting(act), redact))
+    _, result = await finish(redacting(acting(act), SECRETS))
     assert len(result.text) < LONGEST_RESULT + 100 and result.text.endswith("e end")
     assert f"{size - LONGEST_RESULT} characters left out" in result.text
     assert cap(result.text) == result.text

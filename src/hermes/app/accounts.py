@@ -223,6 +223,7 @@ class AccountFactory(Struct, frozen=True, kw_only=True):
                 find_topic=topics.find,
                 name_topic=topics.name,
                 keep_topic=topics.keep,
+                learn=account.loaded.secrets.learn,
             )
             lock = self._lock(account.manifest.name, account.credential)
         lease = self._lease(account.name, lock)

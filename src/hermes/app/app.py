@@ -40,6 +40,7 @@ from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor, TaskSet
 from hermes.domain.address import read_platform
 from hermes.domain.capabilities import Capabilities
+from hermes.domain.concealing import Concealing
 from hermes.domain.errors import PRINTED, HermesError, UserError, as_user_error
 from hermes.domain.gateway_event import HandoffCompleted, RecordsStored, SessionRemoved
 from hermes.domain.ids import MAIN_AGENT
@@ -86,6 +87,7 @@ class App:
         self._manifests = plugins.platform_manifests() if self._given.platforms is None else ()
         self.loaded: LoadedSettings = self._read_settings()
         self._secrets = self.loaded.secrets
+        self._conceal = Concealing(loaded=self._secrets.conceal, everything=self._secrets.redact)
         self._live = LiveSettings(self.loaded.settings)
         self._gateway: Gateway | None = None
         self._use = GatewayUse(stays=self._given.stay)
@@ -273,9 +275,8 @@ class App:
     async def _run(self, store: Store, status: LiveStatus, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings
         if not self._given.in_memory:
-            self._hooks = await asyncio.to_thread(
-                AppHooks, self._home, self._environ, clock, settings.plugins, self.loops
-            )
+            around = (self._home, self._environ, clock, settings.plugins, self.loops, self._secrets.redact)
+            self._hooks = await asyncio.to_thread(AppHooks, *around)
         agents = await self._agents.open(store, self._own_hooks, self._chores)
         accounts = self._accounts(store)
         self._chores += (self._letting_go(agents), self._listing_models())
@@ -288,6 +289,7 @@ class App:
             events=self._events,
             capabilities=self._capabilities(),
             hooks=self._own_hooks,
+            conceal=self._conceal,
             select=agent_chooser(self._own_hooks),
             owner=str(self._home),
             aliases=self._agents.models.aliases,
@@ -428,7 +430,7 @@ class App:
     def _logs(self, store: SqliteStore) -> SessionLogs | None:
         if self._given.in_memory or not self.loaded.settings.sessions.write_json:
             return None
-        return SessionLogs(self._home / LOG_FOLDER, store, self.loaded.secrets.redact)
+        return SessionLogs(self._home / LOG_FOLDER, store, self._secrets.redact)
 
     # --- another generation of settings ---
 
@@ -442,6 +444,7 @@ class App:
             loaded.secrets.join(self._secrets)  # before anything can be said of the new ones
             factory, main = await self._agents.succeed(loaded)
             before, self._agents, self.loaded = self._agents, factory, loaded
+            self._secrets.follow(loaded.secrets)
             agents.renew(factory.ids, factory.build, factory.release, main)
             parts.live.adopt(loaded.settings)
             parts.aliases.clear()

@@ -19,6 +19,7 @@ from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.workers import Supervisor, report_death
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import Clock
+from hermes.domain.concealing import Conceal
 from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.event import Entry, Failed, Finished, Stopped
 from hermes.domain.hooks import EVENTS, STARTUP, Hook, HookAnswer, HookRunner, is_asked, is_event
@@ -49,6 +50,7 @@ class AppHooks:
         clock: Clock,
         used: PluginSettings = plugins.EVERY_PLUGIN,
         loops: Supervisor | None = None,
+        conceal: Conceal = str,
     ) -> None:
         self._home = home
         self._clock = clock
@@ -63,7 +65,7 @@ class AppHooks:
             (home_hooks.hooks, HookProcesses(home, environ)),
             (added.hooks, added),
         ]
-        self.hooks = Hooks(groups, clock, lambda: self._listener(self.facts()), loops)
+        self.hooks = Hooks(groups, clock, lambda: self._listener(self.facts()), loops, conceal)
 
     def facts(self) -> list[dict[str, Any]]:
         """How each hook is, as the state file tells it."""

@@ -31,8 +31,15 @@ log = logging.getLogger("hermes.cron")
 class HomeJobs:
     """The machine as the jobs of one agent see it: `scripts/` and `cron/output/` of its home."""
 
-    def __init__(self, home: Path, environ: Mapping[str, str], backends: AgentBackends) -> None:
+    def __init__(
+        self,
+        home: Path,
+        environ: Mapping[str, str],
+        backends: AgentBackends,
+        redact: Callable[[str], str] = str,
+    ) -> None:
         self._home = home
+        self._redact = redact
         self._scripts = Scripts(home, environ)
         self._backends = backends
 
@@ -53,7 +60,7 @@ class HomeJobs:
 
     async def run_script(self, name: str, workdir: str, seconds: float) -> ScriptReport:
         end = await self._scripts.run(name, b"", seconds, workdir)
-        output = end.output.decode("utf-8", "replace")
+        output = self._redact(end.output.decode("utf-8", "replace"))
         if end.code == 0:
             return ScriptReport(output=output)
         why = (
@@ -62,10 +69,10 @@ class HomeJobs:
             else "It took too long or said too much."
         )
         complaint = end.complaint.decode("utf-8", "replace").strip()
-        return ScriptReport(output=output, problem=f"{why} {complaint}".strip())
+        return ScriptReport(output=output, problem=self._redact(f"{why} {complaint}".strip()))
 
     async def keep_output(self, job: JobId, file: str, text: str, most: int) -> None:
-        await asyncio.to_thread(keep_output, self._home, job, file, text, most)
+        await asyncio.to_thread(keep_output, self._home, job, file, self._redact(text), most)
 
 
 # --- the tool ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from hermes.control.events import Events
 from hermes.control.gateway import Gateway
 from hermes.control.jobs.ticker import LONGEST_SLEEP
 from hermes.control.workers import LoopState, Supervisor
+from hermes.domain.concealing import concealed_data
 from hermes.domain.gateway_event import AccountChanged
 from hermes.domain.ids import AgentId
 from hermes.entry.host import AdapterHost, HostState
@@ -71,7 +72,9 @@ class LiveStatus:
         self._backends, self._left_out = backends, left_out
 
     def tell(self, state: str, **facts: Any) -> None:
-        self._state.update(facts, gateway_state=state)
+        redact = self._loaded.secrets.redact
+        self._state.update({name: concealed_data(value, redact) for name, value in facts.items()})
+        self._state["gateway_state"] = state
         self._changed()
 
     def tell_more(self, facts: Mapping[str, Any]) -> None:
@@ -88,6 +91,7 @@ class LiveStatus:
 
     def tell_platform(self, account: str, state: HostState, why: str) -> None:
         moment = _spell(self._clock.now())
+        why = self._loaded.secrets.redact(why)
         self._platforms[account] = {"state": state.value, "error_message": why, "updated_at": moment}
         self._changed()
         self._events.emit(AccountChanged(account=account, state=state.value))

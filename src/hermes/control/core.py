@@ -12,6 +12,7 @@ from hermes.control.hooks.dispatch import Hooks
 from hermes.control.workers import Supervisor
 from hermes.domain.address import Source
 from hermes.domain.clock import Clock
+from hermes.domain.concealing import NOTHING_CONCEALED, Concealing
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment
@@ -90,6 +91,8 @@ class GatewayCore(Struct, frozen=True, kw_only=True):
     """Keeps the long-lived loops going, also those of whoever builds the gateway."""
     hooks: Hooks = field(default_factory=Hooks)
     events: Events = field(default_factory=Events)
+    conceal: Concealing = NOTHING_CONCEALED
+    """Takes secrets out of what comes in, is stored and goes out."""
 
 
 def no_such_agent(agent: str, agents: Iterable[AgentId]) -> UserError:

@@ -35,6 +35,7 @@ from hermes.control.wiring import GatewayParts, WiredGateway
 from hermes.control.workers import TaskSet, end_tasks
 from hermes.domain.address import Address, Source
 from hermes.domain.command_line import CallerReply
+from hermes.domain.concealing import concealed
 from hermes.domain.errors import UserError
 from hermes.domain.event import FeedItem
 from hermes.domain.gateway_event import SessionRemoved, TurnWoken
@@ -114,7 +115,8 @@ class Gateway(WiredGateway):
 
     async def accept(self, account: str, items: Sequence[Inbound], cursor: str | None) -> None:
         """Store what a platform delivered; returns after the commit, and only then may it be acknowledged."""
-        clean = [replace(item, text=storable(item.text)) for item in items]
+        conceal = self._parts.conceal.loaded
+        clean = [concealed(replace(item, text=storable(item.text)), conceal) for item in items]
         now = self._parts.clock.now()
 
         def accept(tx: Tx) -> int:
@@ -277,7 +279,7 @@ class Gateway(WiredGateway):
         return watch_turn(self.feeds, self._parts.store.scoped(agent), turn, after, live=live)
 
     async def answer(self, agent: AgentId, given: Answer) -> AnswerResult:
-        now = self._parts.clock.now()
+        now, given = self._parts.clock.now(), concealed(given, self._parts.conceal.loaded)
         outcome = await self._store(agent).write(lambda tx: answer(tx, given, now), ends=True)
         if outcome.session is not None:
             self.actors.ring(agent, outcome.session)

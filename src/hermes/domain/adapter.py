@@ -69,6 +69,9 @@ class AdapterContext(Struct, frozen=True, kw_only=True):
     keep_topic: Callable[[Address, Address], Awaitable[None]] = no_topic
     """From now on a name means this thread; it is on disk when this returns."""
 
+    learn: Callable[[str], None] = lambda secret: None
+    """Told of each secret that the adapter was given at run time: no text shows it from then on."""
+
     def setting(self, variable: str, default: str = "") -> str:
         """The text of a variable; not for secrets that are kept."""
         secret = self.find(variable)

@@ -15,9 +15,10 @@ from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, 
 from hermes.app.agents.backends import AgentBackends, BoundAgent, GatewayBackends, WorldScopes
 from hermes.app.agents.models import AgentModels
 from hermes.app.agents.prompt import SystemPrompt, make_memories
+from hermes.app.agents.redaction import redacting
 from hermes.app.agents.registry import AgentRegistry
 from hermes.app.agents.terminal_settings import check_terminal
-from hermes.app.agents.tools import OpenSources, TurnLimits, check_own_toolsets, check_toolsets, redacting
+from hermes.app.agents.tools import OpenSources, TurnLimits, check_own_toolsets, check_toolsets
 from hermes.app.egress import AppEgress
 from hermes.app.homes import MEDIA, WORKSPACE, closed_homes
 from hermes.app.jobs import HomeJobs, job_tool
@@ -206,6 +207,7 @@ class AgentFactory:
             model=model,
             clock=self._overrides.clock,
             memories=make_memories(profile, self._loaded),
+            conceal=self._loaded.secrets.conceal,
         )
         loop = AgentLoop(
             provider=self.provider(profile, media),
@@ -217,7 +219,7 @@ class AgentFactory:
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
             link_hosts=lambda: settings.approvals.link_hosts,
         )
-        jobs = None if self._overrides.in_memory else HomeJobs(profile.home, self._around.environ, backends)
+        jobs = None if self._overrides.in_memory else self._jobs(profile, backends)
         return Runtime(
             profile=profile,
             agent=BoundAgent(loop, backends),
@@ -231,6 +233,9 @@ class AgentFactory:
             bring_file=backends.bring,
             processes=backends.processes,
         )
+
+    def _jobs(self, profile: Profile, backends: AgentBackends) -> HomeJobs:
+        return HomeJobs(profile.home, self._around.environ, backends, self._loaded.secrets.redact)
 
     def _scopes(self, profile: Profile) -> WorldScopes:
         return WorldScopes(profile, self._closed, lambda: self._around.live.now.approvals.deny)
@@ -281,11 +286,11 @@ class AgentFactory:
         )
         added = {*self._added.toolsets, *(tool.toolset for tool in tools if isinstance(tool, Tool))}
         check_own_toolsets(limits.own(profile.settings), added)
-        redact = self._loaded.secrets.redact
+        secrets = self._loaded.secrets
         toolbox = Toolbox(
             tools,
             limits=limits,
-            dress=lambda tool: gate_tool(self._hooks, redacting(tool, redact)),
+            dress=lambda tool: gate_tool(self._hooks, redacting(tool, secrets)),
         )
         for name, fault in toolbox.problems.items():
             log.warning("tool.left_out agent=%s tool=%s: %s", profile.agent, name, fault)
@@ -296,7 +301,7 @@ class AgentFactory:
         gateway = None if self._around.stopping() else self._around.gateway()
         if gateway is None:
             return
-        command = one_line(process.command, 200)
+        command = one_line(self._loaded.secrets.redact(process.command), 200)
         words = f"[Background process {process.id} ended with code {process.code}: {command}]"
         work = gateway.wake(context.agent, context.session, words, context.turn)
         task = asyncio.get_running_loop().create_task(work, name=f"wake {context.session}")

@@ -17,6 +17,7 @@ from hermes.agent.models.images import ImageAttachingProvider
 from hermes.agent.models.registry import DemoOnlyProvider, ModelRoute, Models, RoutedProvider
 from hermes.agent.models.roles import ChosenModel
 from hermes.agent.run.dispatch import RoleModel
+from hermes.app.agents.redaction import RedactingProvider
 from hermes.domain.clock import Clock
 from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
@@ -161,7 +162,7 @@ class AgentModels:
             local=is_local(choice.base_url),
         )
         provider = self._models.provider(choice, settings)
-        provider = ImageAttachingProvider(provider, self._media[agent], lambda model: facts)
+        provider = self._quiet(ImageAttachingProvider(provider, self._media[agent], lambda model: facts))
         log.info("model.chosen agent=%s role=%s %s", agent, role, choice.line)
         return ChosenModel(provider=provider, model=choice.model, facts=facts)
 
@@ -221,7 +222,7 @@ class AgentModels:
             provider = DemoOnlyProvider(provider, choice) if choice.way is ModelAccess.DEMO else provider
         agent = profile.agent
         provider = RoutedProvider(provider, self._routes)
-        provider = ImageAttachingProvider(provider, media, partial(self.facts_of, agent))
+        provider = self._quiet(ImageAttachingProvider(provider, media, partial(self.facts_of, agent)))
         model = self.name(agent)
         main = ChosenModel(provider=provider, model=model, facts=self.facts_of(agent, model))
         self._media[agent] = media
@@ -229,6 +230,9 @@ class AgentModels:
         self._chosen[(agent, ModelRole.MAIN)] = main
         provider = TaskProvider(provider, partial(self.of, agent, ModelRole.TITLE))
         return provider if self._inject is None else InjectingProvider(provider, self._inject)
+
+    def _quiet(self, provider: Provider) -> Provider:
+        return RedactingProvider(provider, self._loaded.secrets)
 
     async def close(self) -> None:
         await self._models.close()

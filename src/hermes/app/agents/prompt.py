@@ -14,6 +14,7 @@ from hermes.agent.context.prompt import IDENTITY, build_prompt, describe_world
 from hermes.domain.address import Source
 from hermes.domain.border import Border, describe
 from hermes.domain.clock import Clock, zone_named
+from hermes.domain.concealing import Conceal
 from hermes.domain.errors import HermesError
 from hermes.domain.injection import Scan, findings
 from hermes.domain.ports.agent import Memory
@@ -44,6 +45,8 @@ class SystemPrompt:
     clock: Clock
     memories: Mapping[str, Memory]
     """By the names of their plugins, in the order of the prompt."""
+    conceal: Conceal = str
+    """Takes loaded secrets out of it."""
     _notes: dict[str, Mapping[str, str]] = field(init=False, default_factory=dict)
     _texts: dict[World | None, tuple[float, str]] = field(init=False, default_factory=dict)
 
@@ -101,7 +104,7 @@ class SystemPrompt:
 
     def _build(self, identity: str, world: World | None) -> str:
         settings = self.profile.settings
-        return build_prompt(
+        prompt = build_prompt(
             today=_today(self.clock, settings.timezone),
             identity=identity,
             tools=self.toolbox.all,
@@ -112,6 +115,7 @@ class SystemPrompt:
             },
             model=self.model,
         )
+        return self.conceal(prompt)
 
 
 def _today(clock: Clock, timezone: str) -> date:

@@ -7,23 +7,19 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from msgspec import Struct, field
 
-from hermes.agent.tools.registry import ABSENT, LONGEST_RESULT, cap, toolsets, unknown_toolset
+from hermes.agent.tools.registry import ABSENT, toolsets, unknown_toolset
 from hermes.control.workers import Supervisor
 from hermes.domain.address import LOCAL_DOOR, Source
-from hermes.domain.border import ForeignError, contain, describe
-from hermes.domain.errors import HermesError
+from hermes.domain.border import contain, describe
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.message import Attachment
 from hermes.domain.session import Session
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
-from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.domain.toolbox import EVERY_TOOLSET, NO_TOOLSET, Toolbox, ToolsetLimit, ToolSource
-from hermes.domain.word import replace
 from hermes.state.settings.loader import LoadedSettings
 
 log = logging.getLogger("hermes.tools")
@@ -124,54 +120,6 @@ def check_own_toolsets(limit: ToolsetLimit, added: Collection[str]) -> None:
 
 def _is_toolset(name: str, every: Collection[str]) -> bool:
     return name in {*every, *ABSENT, *EVERY_TOOLSET, NO_TOOLSET} or name.startswith(_MCP)
-
-
-# --- what every tool goes through --------------------------------------------------------------------
-
-
-def redacting(tool: Tool, redact: Callable[[str], str]) -> Tool:
-    """The tool, with no loaded secret in what it tells: neither the model, nor the transcript, nor anybody
-    who reads along gets to see one, and no more than a model can read. What it breaks of is told likewise."""
-
-    def quieten(text: str) -> str:
-        # Cut roughly before, with room for a secret that lies across the cut: texts may be huge.
-        missing = max(len(text) - 4 * LONGEST_RESULT, 0)
-        if missing:
-            text = text[: 2 * LONGEST_RESULT] + text[-2 * LONGEST_RESULT :]
-        return cap(redact(text), missing=missing)
-
-    async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
-        quiet = replace(context, output=lambda text: context.output(redact(text)))
-        try:
-            result = await contain(tool.run(quiet, arguments))
-        except HermesError as error:
-            return ToolResult(text=quieten(str(error)), failed=True)
-        except TimeoutError:
-            raise
-        except Exception as error:
-            raise ForeignError(quieten(describe(error))) from error
-        return _quiet_result(result, quieten) if isinstance(result, ToolResult) else result
-
-    return replace(tool, run=run)
-
-
-def _quiet_result(result: ToolResult, quieten: Callable[[str], str]) -> ToolResult:
-    """What is no text or no file is left to whoever checks results."""
-
-    def quiet(text: T) -> T:
-        return cast(T, quieten(text)) if isinstance(text, str) else text
-
-    files: object = result.attachments
-    if isinstance(files, tuple) and all(isinstance(file, Attachment) for file in files):
-        quiet_files = (
-            replace(
-                file, name=quiet(file.name), text=quiet(file.text), note=quiet(file.note),
-                problem=quiet(file.problem),
-            )
-            for file in result.attachments
-        )  # fmt: skip
-        result = replace(result, attachments=tuple(quiet_files))
-    return replace(result, text=quiet(result.text))
 
 
 # --- sources that live -------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock, SystemClock
+from hermes.domain.concealing import Conceal, concealed_data
 from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import EVENTS, SELECT_AGENT, Hook, HookAnswer, HookRunner
 from hermes.domain.text import one_line, storable
@@ -84,7 +85,10 @@ class Hooks:
         clock: Clock | None = None,
         changed: Callable[[], None] = lambda: None,
         loops: Supervisor | None = None,
+        conceal: Conceal = str,
     ) -> None:
+        """`conceal` takes secrets out of what hooks are told."""
+        self._conceal = conceal
         self._clock = clock or SystemClock()
         self._loops = loops or Supervisor(clock)
         self._changed = changed
@@ -209,7 +213,8 @@ class Hooks:
     ) -> HookAnswer:
         """Call a hook; whether that went well is what its breaker counts."""
         try:
-            heard = await kept.runner.call(kept.hook, event, context)
+            quiet = {name: concealed_data(value, self._conceal) for name, value in context.items()}
+            heard = await kept.runner.call(kept.hook, event, quiet)
             check(kept.hook.name, heard.answer)
         except Unreachable as error:
             self._failed(kept, event, str(error))

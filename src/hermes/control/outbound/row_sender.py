@@ -64,6 +64,8 @@ class RowSender(Struct, frozen=True, kw_only=True):
         except Refused as error:
             # The operator is told that it was stopped, and nobody what it said: that is the hook's purpose.
             return replace(self._dead(row, str(error)), body=Body(text="…"))
+        if (text := self.core.conceal.loaded(body.text)) != body.text:
+            body = body.with_text(text)
         begun = False
         try:
             async with asyncio.timeout(able.send_seconds + transfer_seconds(body.attachments)):

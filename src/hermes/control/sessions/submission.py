@@ -23,6 +23,7 @@ from hermes.control.turn.claim import begin_at_once, next_session
 from hermes.control.workers import TaskSet
 from hermes.domain.address import Source
 from hermes.domain.busy import choose_busy_mode
+from hermes.domain.concealing import concealed
 from hermes.domain.errors import HermesError, Refused, UserError
 from hermes.domain.gateway_event import session_began
 from hermes.domain.hooks import GATE_TURN
@@ -311,6 +312,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         """Store the words; the feed of a new turn is open before this returns."""
         with self.actors.workers.hold_place() as free:
             core, at_once = self.actors.core, free and self._may_begin(words)
+            words = replace(words, input=concealed(words.input, core.conceal.loaded))
             if words.at_once and not free:
                 repeated = await runtime.store.read(lambda tx: asked_before(tx, words.request))
                 if repeated is None:

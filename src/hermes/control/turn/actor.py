@@ -375,6 +375,7 @@ class SessionActor:
 
     async def _record(self, turn: Turn, feed: Feed, records: Sequence[Record]) -> None:
         """Commit records, with all that follows from them, then show them."""
+        records = [self._core.conceal.record(record) for record in records]
         new = number_records(self._warm.records, turn.id, records, self._core.clock.now())
         waits = isinstance(records[-1], Asked)
         state = TurnState.WAITING if waits else ended_by(records) or TurnState.RUNNING

@@ -454,6 +454,11 @@ class SecuritySettings:
         metadata={"about": SettingDoc(doc="Sites that agents do not reach.")},
     )
     broker: dict[str, BrokeredSecret] = setting({}, "Secrets that agents use without having them, by name.")
+    redact_secrets: bool = setting(
+        True,
+        "Show `***` for what looks like a credential; those that Hermes has loaded are never shown anyway.",
+        instead=True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

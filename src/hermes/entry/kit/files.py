@@ -48,18 +48,21 @@ def write_private(path: Path, text: str) -> None:
         os.close(folder)
 
 
-def read_kept(folder: Path | None, file: str, of: str, name: str) -> str:
+def read_kept(context: AdapterContext, file: str, of: str, name: str) -> str:
     """A secret that `write_kept` stored for the same account, or nothing."""
-    if folder is None:
+    if context.folder is None:
         return ""
     try:
-        kept = read_json((folder / file).read_text("utf-8"))
+        kept = read_json((context.folder / file).read_text("utf-8"))
     except (OSError, ValueError):
         return ""
-    return as_text(dig(kept, name)) if dig(kept, "of") == of else ""
+    secret = as_text(dig(kept, name)) if dig(kept, "of") == of else ""
+    context.learn(secret)
+    return secret
 
 
-def write_kept(folder: Path | None, file: str, of: str, name: str, secret: str) -> None:
+def write_kept(context: AdapterContext, file: str, of: str, name: str, secret: str) -> None:
     """Keep a secret in an adapter's folder, with whose it is; an OSError if that fails."""
-    if folder is not None:
-        write_private(folder / file, json.dumps({"of": of, name: secret}))
+    context.learn(secret)
+    if context.folder is not None:
+        write_private(context.folder / file, json.dumps({"of": of, name: secret}))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,7 +25,7 @@ from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.state.home.agent_homes import check_homes
 from hermes.state.home.findings import SettingsFindings
-from hermes.state.home.homes import DATABASE_FILE
+from hermes.state.home.homes import DATABASE_FILE, agent_home
 from hermes.state.home.textfile import TextFile, read_text
 from hermes.state.settings import names
 from hermes.state.settings.dotenv import parse_dotenv
@@ -130,12 +130,13 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
     }
     secret_values = reader.secrets | {name: variables[name].value for name in key_like}
     hidden += filter(None, map(password_in, (*secret_values.values(), settings.security.egress_proxy)))
+    hidden += _agents_secrets(home, settings)
     if any(value and value in file.text for value in reader.secrets.values()):  # not `${NAME}`
         _check_mode(findings, file.mode)
     exposed = [note for note in (*findings.notes, *in_file.notes) if note.message == _EXPOSED]
     return LoadedSettings(
         settings=settings,
-        secrets=Secrets(secret_values, also=hidden),
+        secrets=Secrets(secret_values, also=hidden, patterns=settings.security.redact_secrets),
         problems=(*_by_line(findings.problems), *in_file.problems, *in_environment.problems),
         stops=(*_by_line(findings.stops), *in_file.stops, *in_environment.stops),
         notes=(*_by_line(findings.notes), *in_file.notes, *in_environment.notes),
@@ -178,6 +179,16 @@ def check_agent_secrets(home: Path) -> None:
                 line=entry.first,
                 hint="Move it to the gateway's .env, and give the account to the agent with a route.",
             )
+
+
+def _agents_secrets(home: Path, settings: Settings) -> Iterator[str]:
+    """What the agents' own `.env` files hold: no agent's sinks show another's. What is wrong with such a file
+    is told when its agent is built."""
+    for agent in settings.agents:
+        findings = SettingsFindings("")
+        file = agent_home(home, AgentId(agent), settings) / SECRETS_FILE
+        for entry in parse_dotenv(read_text(file, findings), findings):
+            yield entry.value if names.is_key_like(entry.name) else password_in(entry.value)
 
 
 def key_variable(provider: str) -> str:

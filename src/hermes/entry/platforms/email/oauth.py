@@ -134,6 +134,7 @@ class OAuthTokens:
         token, following, life = map(reply.get, ("access_token", "refresh_token", "expires_in"))
         if not isinstance(token, str) or not token.isascii() or not token.isprintable():
             raise Unreachable(f"{self._provider.title} answers without an access token")
+        self._context.learn(token)
         if isinstance(following, str) and following and following != refresh:
             await asyncio.to_thread(self._keep, following)
         seconds = int(life) if isinstance(life, int | str) and str(life).isdigit() else _USUAL_LIFE
@@ -144,11 +145,11 @@ class OAuthTokens:
     # --- the refresh token that came in the other's place ---
 
     def _kept(self) -> str:
-        return read_kept(self._context.folder, _FILE, self._key, "refresh_token")
+        return read_kept(self._context, _FILE, self._key, "refresh_token")
 
     def _keep(self, refresh: str) -> None:
         try:
-            write_kept(self._context.folder, _FILE, self._key, "refresh_token", refresh)
+            write_kept(self._context, _FILE, self._key, "refresh_token", refresh)
         except OSError as error:
             log.warning("email.token_not_kept why=%s", error.strerror)
 

@@ -268,10 +268,10 @@ class PasswordLogin:
         return token
 
     def _kept(self) -> str:
-        return read_kept(self._context.folder, _FILE, self._key, "access_token")
+        return read_kept(self._context, _FILE, self._key, "access_token")
 
     def _keep(self, token: str) -> None:
         try:
-            write_kept(self._context.folder, _FILE, self._key, "access_token", token)
+            write_kept(self._context, _FILE, self._key, "access_token", token)
         except OSError as error:
             log.warning("matrix.login_not_kept why=%s", error.strerror)

@@ -1,0 +1,105 @@
+"""Texts without secrets: whole, or as they come in pieces.
+
+Loaded values are always taken out, what only looks like a secret if the settings say so. A text that comes in
+pieces is let through at once, but for an end in which a secret may have begun: it waits for what follows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from hermes.state.redaction.patterns import LONGEST, may_go_on, pattern_spans
+from hermes.state.redaction.runs import Span
+from hermes.state.redaction.values import START, LoadedValues
+
+STARS = "***"
+_CONTEXT = 96
+"""So much of what was let through is remembered: the name of a secret stands before it."""
+_SMALL = 256
+_LONGEST_SPELLING = 2048
+_SUSPECT = re.compile(r"[^\s\"'`]{8}|[:=>][ \t]{0,4}\S|(?i:bearer|basic|cookie|pass|\bis)[ \t]")
+
+
+class Redactor:
+    """`patterns` says whether what looks like a secret is taken out too; it may change any time."""
+
+    __slots__ = ("patterns", "values")
+
+    def __init__(self, values: LoadedValues, *, patterns: bool) -> None:
+        self.values = values
+        self.patterns = patterns
+
+    def redact(self, text: str) -> str:
+        return splice(text, self.spans(text)) if text else text
+
+    def conceal(self, text: str) -> str:
+        """Without loaded values alone: for words that are passed on as somebody wrote them."""
+        return splice(text, self.values.spans(text)) if text else text
+
+    def spans(self, text: str) -> list[Span]:
+        spans = self.values.spans(text)
+        return spans + pattern_spans(text) if self.patterns else spans
+
+    def stream(self) -> RedactedStream:
+        return RedactedStream(self)
+
+
+class RedactedStream:
+    """One text that comes in pieces: `take` gives what may be shown by now, `close` what is left."""
+
+    __slots__ = ("_held", "_redactor", "_shown")
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._shown = ""
+        self._held = ""
+
+    def take(self, text: str) -> str:
+        if not text:
+            return ""
+        whole, start = self._shown + self._held + text, len(self._shown)
+        if not self._held and self._is_plain(whole, start, len(text)):
+            self._shown = whole[-_CONTEXT:]
+            return text
+        spans = self._redactor.spans(whole)
+        end = len(whole) if len(whole) - start > LONGEST else self._end(whole, start, spans)
+        self._shown, self._held = whole[:end][-_CONTEXT:], whole[end:]
+        return splice(whole, spans, start, end)
+
+    def close(self) -> str:
+        """The last of it: nothing follows that could make a secret of it."""
+        whole, start = self._shown + self._held, len(self._shown)
+        self._shown = self._held = ""
+        return splice(whole, self._redactor.spans(whole), start, len(whole)) if start < len(whole) else ""
+
+    def _is_plain(self, whole: str, start: int, size: int) -> bool:
+        """Whether a short piece has neither a part of a secret nor the beginning of one."""
+        if size > _SMALL or self._redactor.values.begins_in(whole, max(0, start - START + 1)):
+            return False
+        return not self._redactor.patterns or _SUSPECT.search(whole, max(0, start - 12)) is None
+
+    def _end(self, whole: str, start: int, spans: Iterable[Span]) -> int:
+        """Up to where a text is settled, whatever follows."""
+        since = max(0, start - START + 1, len(whole) - _LONGEST_SPELLING)
+        end = self._redactor.values.open_from(whole, since)
+        if self._redactor.patterns:
+            end = min(end, may_go_on(whole))
+        # A secret that reaches the end may be longer than what is there by now.
+        for first, last in sorted(spans, reverse=True):
+            if last >= end > first or last == len(whole):
+                end = min(end, first)
+        return max(start, end)
+
+
+def splice(text: str, spans: list[Span], start: int = 0, end: int | None = None) -> str:
+    """The part of a text from `start` to `end`, with stars in place of these parts."""
+    end = len(text) if end is None else end
+    parts: list[str] = []
+    at = start
+    for first, last in sorted(spans):
+        if last <= at or first >= end:
+            continue
+        if first > at or not parts:
+            parts += (text[at : max(first, at)], STARS)
+        at = min(last, end)
+    return "".join((*parts, text[at:end])) if parts else text[start:end]

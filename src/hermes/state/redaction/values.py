@@ -1,0 +1,256 @@
+"""Loaded values, found in texts as they are, escaped or encoded; however many there are, a text is read a few
+times only.
+
+Long needles are found by eight bytes of theirs: a text is read as numbers of eight bytes, without looking at
+the places between, and whatever stands in it somewhere has eight of its bytes in one of those numbers. Only
+needles that share a number with the text are then looked for. What may stand between digits (line ends, the
+separators of hexadecimal) is taken out of the text before it is read, and allowed where it is found."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import sys
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote, quote_plus
+
+from msgspec import Struct, field
+
+from hermes.state.redaction.runs import Span, runs
+
+LEAST_LENGTH = 6
+START = 4
+"""So many first characters of a value tell that it may have begun; fewer tell nothing, and hide nothing."""
+_CHUNK, _LEAST_CHUNK = 48, 12
+"""Long values are looked for in parts, so that a line of one is recognised without the others."""
+_WORD = 8
+_LEAST_LONG = 2 * _WORD - 1
+_CASELESS = 12
+_BLANKS = b" \t\r\n\v\f"
+_ONE_ALPHABET = bytes.maketrans(b"-_", b"+/")
+_ONE_CASE = bytes.maketrans(b"ABCDEF", b"abcdef")
+_AS_HEX = bytes(97 if sign in b"0123456789abcdef" else 32 for sign in range(256))
+_DROPPED = re.compile(r"[ \t\r\n\v\f\x80-\U0010ffff]")
+_DROPPED_OF_HEX = re.compile(r"0x|[ \t\r\n\v\f:,\\x\x80-\U0010ffff]")
+_DUMPED = re.compile(
+    r"^[ \t]{0,16}[0-9a-fA-F]{6,16}:?[ \t]{1,4}((?:[0-9a-fA-F]{2} {0,2}){1,16})(?=[ \t|]|$)[^\n]{0,200}",
+    re.MULTILINE,
+)
+"""A line of a dump: where it is, at most sixteen bytes, and the same as text."""
+
+
+class _Needles(Struct, frozen=True, kw_only=True):
+    """What is looked for in one reading of a text: the short ones one by one, the long by their numbers."""
+
+    short: tuple[bytes, ...] = ()
+    long: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
+    numbers: frozenset[int] = frozenset()
+
+    def plus(self, new: Iterable[bytes]) -> _Needles:
+        short, long = dict.fromkeys(self.short), dict(self.long)
+        for needle in new:
+            if len(needle) < _LEAST_LONG:
+                short[needle] = None
+                continue
+            for place in range(_WORD):
+                number = int.from_bytes(needle[place : place + _WORD], sys.byteorder)
+                if needle not in long.get(number, ()):
+                    long[number] = (*long.get(number, ()), needle)
+        return _Needles(short=tuple(short), long=long, numbers=frozenset(long))
+
+    def within(self, data: bytes) -> list[bytes]:
+        hits = [needle for needle in self.short if needle in data]
+        words = memoryview(data)[: len(data) // _WORD * _WORD].cast("Q")
+        near = {needle for number in self.numbers.intersection(words) for needle in self.long[number]}
+        return hits + [needle for needle in near if needle in data]
+
+
+class _Search(Struct, frozen=True, kw_only=True):
+    """All that is looked for. `spellings` stand in a text as they are; `raw` are found in dumps; `starts`
+    are the spellings by their first characters."""
+
+    spellings: tuple[str, ...] = ()
+    squeezed: _Needles = field(default_factory=_Needles)
+    hex: _Needles = field(default_factory=_Needles)
+    raw: tuple[bytes, ...] = ()
+    starts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class LoadedValues:
+    """The values that are never shown. Learning and searching may happen in different threads."""
+
+    __slots__ = ("_search", "_values")
+
+    def __init__(self) -> None:
+        self._values: dict[str, None] = {}
+        self._search = _Search()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._values))
+
+    @property
+    def count(self) -> int:
+        return len(self._values)
+
+    def learn(self, values: Iterable[str]) -> None:
+        known = self._values
+        new = [value for value in dict.fromkeys(values) if len(value) >= LEAST_LENGTH and value not in known]
+        if not new:
+            return
+        self._values |= dict.fromkeys(new)
+        before, lines = self._search, dict.fromkeys(line for value in new for line in _lines(value))
+        spellings, starts = dict.fromkeys(before.spellings), dict(before.starts)
+        squeezed: list[bytes] = []
+        hexed: list[bytes] = []
+        raw = dict.fromkeys(before.raw)
+        for line in lines:
+            spelled = _spellings(line)
+            for spelling in spelled:
+                plain = _squeeze(spelling)
+                if len(plain) < _LEAST_LONG or not spelling.isascii() or "\n" in line:
+                    spellings[spelling] = None
+                if len(plain) >= _LEAST_LONG and "\n" not in line:
+                    squeezed += _chunks(plain)
+            for part in _chunks(line.encode("utf-8", "surrogatepass")):
+                raw[part] = None
+                squeezed += (inner := list(_inner_base64(part)))
+                hexed.append(part.hex().encode())
+                spelled |= {digits.decode() for digits in inner} | {part.hex(), part.hex().upper()}
+                spelled |= {digits.decode().translate({43: "-", 47: "_"}) for digits in inner}
+            for spelling in spelled:
+                if len(spelling) > START and spelling not in starts.get(spelling[:START], ()):
+                    starts[spelling[:START]] = (*starts.get(spelling[:START], ()), spelling)
+        self._search = _Search(
+            spellings=tuple(spellings),
+            squeezed=before.squeezed.plus(squeezed),
+            hex=before.hex.plus(hexed),
+            raw=tuple(raw),
+            starts=starts,
+        )
+
+    def spans(self, text: str) -> list[Span]:
+        """Where values stand in a text, in any order."""
+        search = self._search
+        spans: list[Span] = []
+        for spelling in search.spellings:
+            start, step = text.find(spelling), 0
+            while start >= 0:
+                step = step or _period(spelling)
+                spans.append((start, start + len(spelling)))
+                start = text.find(spelling, start + step)
+        if not search.raw:
+            return spans
+        data = text.encode("ascii", "ignore")
+        squeezed = data.translate(_ONE_ALPHABET, _BLANKS)
+        spans += _found(text, squeezed, search.squeezed.within(squeezed), _DROPPED)
+        if b"0x" in data:
+            data = data.replace(b"0x", b"")
+        data = data.translate(_ONE_CASE, _BLANKS + b":,\\x")
+        digits = b" ".join(data[start:end] for start, end in runs(data.translate(_AS_HEX), 2 * LEAST_LENGTH))
+        spans += _found(text, data, search.hex.within(digits), _DROPPED_OF_HEX)
+        if text.startswith("000") or "\n000" in text or " 000" in text:
+            spans += _dumped(text, search.raw)
+        return spans
+
+    def begins_in(self, text: str, since: int) -> bool:
+        """Whether something begins there as a value does."""
+        starts = self._search.starts
+        return any(text[place : place + START] in starts for place in range(since, len(text) - START + 1))
+
+    def open_from(self, text: str, since: int = 0) -> int:
+        """Where a value may have begun in a text whose end is not there yet; else the length of the text."""
+        starts = self._search.starts
+        for place in range(since, len(text) - START + 1):
+            for spelling in starts.get(text[place : place + START], ()):
+                if len(spelling) > len(text) - place and spelling.startswith(text[place:]):
+                    return place
+        return len(text)
+
+
+def _period(needle: str | bytes) -> int:
+    """How far apart the nearest two of the same can begin: parts that repeat themselves overlap."""
+    return next(step for step in range(1, len(needle) + 1) if needle[step:] == needle[: len(needle) - step])
+
+
+def _found(text: str, data: bytes, needles: Iterable[bytes], dropped: re.Pattern[str]) -> Iterator[Span]:
+    """Where needles stand in a text that is read without some of its signs."""
+    places: list[int] = []
+    for needle in needles:
+        if not places:
+            last = 0
+            for sign in dropped.finditer(text):
+                places += range(last, sign.start())
+                last = sign.end()
+            places += range(last, len(text))
+        start, step = data.find(needle), _period(needle)
+        while start >= 0:
+            yield places[start], places[start + len(needle) - 1] + 1
+            start = data.find(needle, start + step)
+
+
+def _dumped(text: str, raw: Iterable[bytes]) -> list[Span]:
+    """The lines of a dump that hold a part of a value."""
+    lines = list(_DUMPED.finditer(text))
+    dumped, owners = bytearray(), []
+    for number, line in enumerate(lines):
+        read = bytes.fromhex(line[1])
+        dumped += read
+        owners += [number] * len(read)
+    hidden: set[int] = set()
+    for part in raw:
+        start = dumped.find(part)
+        while start >= 0:
+            hidden.update(owners[start : start + len(part)])
+            start = dumped.find(part, start + 1)
+    return [(lines[number].start(1), lines[number].end()) for number in hidden]
+
+
+def _lines(value: str) -> Iterator[str]:
+    """A value, and each line of one that has several: they are told one by one, too. Rulers are no secret."""
+    if len(value) >= LEAST_LENGTH:
+        yield value
+    if "\n" in value:
+        for line in map(str.strip, value.splitlines()):
+            if len(line) >= LEAST_LENGTH and not line.startswith("-----"):
+                yield line
+
+
+def _spellings(value: str) -> set[str]:
+    """A value as it is, in an address, in JSON, HTML or a `repr`; a long one also in one case."""
+    encoded = value.encode("utf-8", "surrogatepass")
+    addressed = quote(encoded, safe="")
+    written = json.dumps(value)[1:-1]
+    spelled = {
+        value, addressed, quote(encoded), quote_plus(encoded), _lower_hex(addressed),
+        written, written.replace("/", "\\/"), json.dumps(value, ensure_ascii=False)[1:-1],
+        "".join(f"\\u{ord(sign):04x}" if sign in "<>&'" else sign for sign in written),
+        html.escape(value), html.escape(value, quote=False), repr(value)[1:-1],
+    }  # fmt: skip
+    if value.isascii() and len(value) >= _CASELESS and any(sign.isdigit() for sign in value):
+        spelled |= {value.upper(), value.lower()}
+    return spelled
+
+
+def _lower_hex(addressed: str) -> str:
+    return re.sub("%..", lambda byte: byte[0].lower(), addressed)
+
+
+def _squeeze(text: str) -> bytes:
+    return text.encode("ascii", "ignore").translate(_ONE_ALPHABET, _BLANKS)
+
+
+def _chunks(data: bytes) -> Iterator[bytes]:
+    start = 0
+    while len(data) - start >= _CHUNK + _LEAST_CHUNK:
+        yield data[start : start + _CHUNK]
+        start += _CHUNK
+    yield data[start:]
+
+
+def _inner_base64(data: bytes) -> Iterator[bytes]:
+    """The digits that do not depend on its neighbours, for each of three places in a group of three bytes."""
+    for before in range(3):
+        digits = b64encode(bytes(before) + data)
+        yield digits[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]

@@ -1,0 +1,198 @@
+"""What looks like a secret is taken out, what only reminds of one stays; pieces tell no more than a whole."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import re
+from collections.abc import Callable
+from html import escape
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.state.redaction.patterns import pattern_spans
+from hermes.state.settings.secrets import Secrets
+from tests.secret_corpus import foreign_secrets, harmless_lines, loaded_secrets
+
+FOREIGN = Secrets(patterns=True)
+
+
+def shows(secret: str, text: str, size: int) -> bool:
+    """Whether a text still has so many characters of a secret in a row; rulers are none."""
+    parts = [line for line in secret.splitlines() if "-----" not in line]
+    return any(part[at : at + size] in text for part in parts for at in range(len(part) - size + 1))
+
+
+def test_keys_of_vendors_and_named_values_are_masked(full: bool) -> None:
+    cases = list(foreign_secrets(40 if full else 4))
+    shown = [line for secret, line in cases if shows(secret, FOREIGN.redact(line), min(len(secret), 21))]
+    assert len(cases) >= 300 and len(shown) <= len(cases) * 0.02, shown
+
+
+def test_harmless_lines_stay_as_they_are(full: bool) -> None:
+    lines = harmless_lines(2500 if full else 500)
+    changed = [line for line in lines if FOREIGN.redact(line) != line]
+    assert len(changed) <= len(lines) * 0.01, changed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "token = read_token(path)",
+        "password = getpass.getpass()",
+        "if key == api_key: return",
+        "api_key=os.environ['OPENAI_API_KEY']",
+        "apiKey: process.env.HERMES_KEY,",
+        "password: ${DB_PASSWORD}",
+        "secret_key=<your key here>",
+        "max_tokens=4096 total_tokens: 123456",
+        "The password is wrong. The token is missing.",
+        'type="password" name="password"',
+        "Authorization: Bearer ***",
+        "https://example.org:8443/path@v2?key=name",
+        "class TokenStream(Protocol): key: str",
+        "sk-something-that-was-named-by-a-person",
+        "see /etc/passwd: it is a file",
+    ],
+)
+def test_code_and_words_about_secrets_stay(line: str) -> None:
+    assert FOREIGN.redact(line) == line
+
+
+def test_what_stands_around_a_secret_stays_readable() -> None:
+    redact = FOREIGN.redact
+    assert redact("Authorization: Bearer abc123DEF456ghi789") == "Authorization: Bearer ***"
+    assert redact("postgres://app:hunter2@db/main") == "postgres://app:***@db/main"
+    assert redact('{"password": "hunter2!", "user": "ann"}') == '{"password": "***", "user": "ann"}'
+    assert redact("DB_PASSWORD=swordfish1 ./run") == "DB_PASSWORD=*** ./run"
+    assert redact("mysql --password hunter22 -u app") == "mysql --password *** -u app"
+
+
+def test_the_setting_governs_patterns_alone() -> None:
+    secrets = Secrets({"KEY": "loaded-value-1"}, patterns=False)
+    line = "password=hunter2 and loaded-value-1"
+    assert secrets.redact(line) == "password=hunter2 and ***"
+    secrets.follow(FOREIGN)
+    assert secrets.redact(line) == "password=*** and ***"
+    assert secrets.conceal(line) == "password=hunter2 and ***"
+
+
+@given(st.text(alphabet="akeyps=:/.@-_ \"'\n0A<", max_size=300))
+def test_patterns_end_on_any_text(text: str) -> None:
+    for start, end in pattern_spans(text):
+        assert 0 <= start < end <= len(text)
+
+
+@pytest.mark.parametrize("sign", ["a", "a_", "pass", "token=", "://", "-----BEGIN ", "eyJ", "key-", "Aa1"])
+def test_patterns_take_no_long_time_for_a_text_that_repeats_itself(sign: str) -> None:
+    text = sign * (40_000 // len(sign))
+    FOREIGN.redact(text)
+    FOREIGN.stream().take(text)
+
+
+# --- loaded values ---
+
+
+def _is_long(value: str) -> bool:
+    return len(value) > 24 and "\n" not in value
+
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "in an address": lambda value: quote(value, safe=""),
+    "in JSON": lambda value: json.dumps(value)[1:-1],
+    "in JSON as it is": lambda value: json.dumps(value, ensure_ascii=False)[1:-1],
+    "in HTML": escape,
+    "in base64": lambda value: base64.b64encode(f"x{value}y".encode()).decode(),
+    "in hexadecimal": lambda value: value.encode().hex().upper(),
+    "over lines": lambda value: re.sub("(.{20})", r"\1\n", value) if _is_long(value) else value,
+    "with hidden signs": lambda value: "\u200b".join(value) if _is_long(value) else value,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_loaded_values_are_masked_in_every_form(form: str) -> None:
+    values = loaded_secrets(200)
+    secrets = Secrets(values)
+    for value in values.values():
+        told = FORMS[form](value)
+        left = secrets.redact(f"It is {told} indeed.")
+        assert left.startswith("It is") and left.endswith("indeed.")
+        assert not shows(told, left, 6), (value, left)
+
+
+def test_values_that_were_learnt_later_are_masked_too() -> None:
+    secrets, later = Secrets({"A": "first-value"}), Secrets({"B": "second-value"})
+    secrets.learn("third-value")
+    later.join(secrets)
+    secrets.learn("fourth-value")
+    for both in (secrets, later):
+        assert both.redact("first-value second-value third-value fourth-value") == "*** *** *** ***"
+
+
+# --- in pieces ---
+
+SPLIT = {
+    "KEY": "sk-live-0c91f3d2b7-nobody-guesses",
+    "WORD": "hunter22",
+    "PHRASE": "correct horse battery",
+    "ODD": "p@ss/w0rd&x<y>é",
+}
+LINES = ["It is {} so.", "{}", "KEY={}&more", '{{"a": "{}"}}', "first\n{}\nlast words of it"]
+
+
+@pytest.mark.parametrize("value", SPLIT.values(), ids=SPLIT)
+@pytest.mark.parametrize("form", ["as it is", "in an address", "in JSON", "in hexadecimal"])
+def test_a_value_that_comes_in_pieces_is_masked_wherever_it_is_split(value: str, form: str) -> None:
+    secrets = Secrets(SPLIT, patterns=True)
+    told = FORMS[form](value)
+    for line in LINES:
+        text = line.format(told)
+        for first in range(len(text) + 1):
+            for second in {first, min(first + 1, len(text)), min(first + 5, len(text))}:
+                pieces = (text[:first], text[first:second], text[second:])
+                assert not shows(told, shown(secrets, *pieces), 5), pieces
+        assert not shows(told, shown(secrets, *text), 5)
+
+
+def test_foreign_secrets_that_come_in_pieces_are_masked(full: bool) -> None:
+    rng = random.Random(7)
+    cases = list(foreign_secrets(8 if full else 1))
+    for secret, line in cases:
+        text = f"Here: {line} and so on."
+        for size in (1, 3, rng.randrange(4, 40)):
+            told = shown(FOREIGN, *(text[at : at + size] for at in range(0, len(text), size)))
+            assert not shows(secret, told, 21), (text, told)
+
+
+@given(st.lists(st.text(max_size=30), max_size=20))
+def test_pieces_without_secrets_come_through_whole(pieces: list[str]) -> None:
+    assert shown(Secrets(SPLIT), *pieces) == Secrets(SPLIT).redact("".join(pieces))
+
+
+def test_ordinary_words_are_not_held_back() -> None:
+    stream = Secrets(SPLIT, patterns=True).stream()
+    for piece in (
+        "Hello",
+        " there",
+        ",",
+        " the",
+        " answer",
+        " is",
+        " forty",
+        ".",
+        "\n\nNext",
+        " line",
+    ):
+        assert stream.take(piece) == piece
+    assert stream.take(" sk-live") == " " and stream.take(" words") == "sk-live words"
+    assert stream.close() == ""
+
+
+def shown(secrets: Secrets, *pieces: str) -> str:
+    stream = secrets.stream()
+    return "".join([*map(stream.take, pieces), stream.close()])
