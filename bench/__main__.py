@@ -30,6 +30,7 @@ BENCHES = (
     "hooks",
     "platforms",
     "text",
+    "redaction",
 )
 
 
