@@ -173,5 +173,5 @@ class RedactingProvider:
             entries=entries,
             note=conceal(request.note),
             notes={row: conceal(text) for row, text in request.notes.items()},
-            history=[concealed(earlier, conceal) for earlier in request.history],
+            history=tuple(concealed(earlier, conceal) for earlier in request.history),
         )
