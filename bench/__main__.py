@@ -28,6 +28,7 @@ BENCHES = (
     "recovery",
     "feed",
     "hooks",
+    "sandboxes",
     "platforms",
     "text",
     "redaction",

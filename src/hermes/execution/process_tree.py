@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 
@@ -66,6 +65,8 @@ def children_of(pid: int) -> list[int]:
 
 
 def _listed_children() -> Callable[[int], list[int]]:
+    import subprocess  # a runner starts sooner without it
+
     listing = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, check=False).stdout
     below: dict[int, list[int]] = {}
     for line in listing.splitlines():

@@ -7,17 +7,18 @@ FAILED."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any, BinaryIO
 
 from hermes.execution.commands import frames
 from hermes.execution.commands.supervisor import FrameLink
 from hermes.execution.files import work
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO
 ASK, DATA, TOLD, FAILED = b"q", b"d", b"j", b"n"
 _PIECE = 1 << 20
 _MOST_AT_ONCE = 32
@@ -46,6 +47,8 @@ def _serve(descriptor: int, places: threading.Semaphore) -> None:
 
 
 def _answer(link: FrameLink) -> None:
+    import json
+
     arriving = _arriving(link)
     _, words = next(arriving)
     asked = json.loads(words)

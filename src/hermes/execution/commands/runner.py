@@ -13,11 +13,16 @@ import socket
 import struct
 import sys
 from collections.abc import Collection
-from typing import NoReturn
 
 from hermes.domain.process_mark import AGENT, step_down
 from hermes.execution.commands.supervisor import CommandSupervisor, FrameLink
 from hermes.execution.process_tree import become_reaper, children_of, hear_deaths, reap, send_signal
+
+TYPE_CHECKING = False  # as the one of `typing`, which takes longer to load than all of this
+
+
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def _supervise(doorbell: int, door: socket.socket, shell: str) -> NoReturn:

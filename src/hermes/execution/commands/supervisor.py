@@ -11,7 +11,6 @@ import contextlib
 import os
 import select
 import signal
-import tempfile
 import time
 from collections.abc import Callable
 
@@ -333,6 +332,8 @@ def _scratch() -> int:
     """An open file without a name."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("hermes")
+    import tempfile
+
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 

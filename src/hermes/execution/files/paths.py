@@ -30,4 +30,5 @@ def join_path(folder: str, path: str) -> str:
 
 
 def view_of(file: FoundFile) -> FileView:
-    return FileView(path=file.path, size=file.size, folder=file.folder, mode=file.mode, changed=file.changed)
+    path, size, folder, mode, changed = file
+    return FileView(path=path, size=size, folder=folder, mode=mode, changed=changed)

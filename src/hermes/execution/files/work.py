@@ -5,23 +5,19 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Callable
-from typing import BinaryIO, NamedTuple
 
 _MOST_LISTED = 10_000
 _NEW_MODE = 0o644
 """What the shell's umask would leave; reading our own means setting it, which is everybody's."""
 
 
-class FoundFile(NamedTuple):
-    """A file or folder; `path` is absolute and leads through no symbolic link."""
-
-    path: str
-    size: int
-    folder: bool
-    mode: int
-    changed: float
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO
+FoundFile = tuple[str, int, bool, int, float]
+"""A file or folder: its path, absolute and through no symbolic link; size; whether it is a folder; mode; and
+when it was changed."""
 
 
 def read_file(path: str, start: int, limit: int, follow: bool) -> bytes:
@@ -58,6 +54,8 @@ def write_file(path: str, fill: Callable[[BinaryIO], object]) -> None:
         raise IsADirectoryError if stat.S_ISDIR(before.st_mode) else OSError(0, "it is not a regular file")
     if before is not None and not os.access(target, os.W_OK):
         raise PermissionError(0, "permission denied")
+    import tempfile  # it loads much, which a new sandbox need not wait for
+
     os.makedirs(folder, exist_ok=True)
     descriptor, fresh = tempfile.mkstemp(prefix=".hermes-", dir=folder)
     try:
@@ -92,9 +90,7 @@ def list_folder(path: str) -> list[FoundFile]:
 
 def _found(path: str) -> FoundFile:
     info = os.stat(path)
-    return FoundFile(
-        path, info.st_size, stat.S_ISDIR(info.st_mode), stat.S_IMODE(info.st_mode), info.st_mtime
-    )
+    return path, info.st_size, stat.S_ISDIR(info.st_mode), stat.S_IMODE(info.st_mode), info.st_mtime
 
 
 def why_not(verb: str, path: str, error: OSError | ValueError) -> str:

@@ -10,7 +10,6 @@ import ctypes
 import json
 import os
 import resource
-import runpy
 import socket
 import sys
 import time
@@ -67,6 +66,8 @@ def _start_forwarder(arguments: list[str], files: socket.socket) -> int:
         os.close(door)
     os.dup2(told, 1)
     sys.argv[1:] = arguments
+    import runpy
+
     runpy.run_module("hermes.execution.egress.forwarder", run_name="__main__")
     os._exit(1)
 
