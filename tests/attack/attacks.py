@@ -20,7 +20,7 @@ Steps = tuple[Step, ...]
 class Attack:
     name: str
     steps: Callable[[Castle], Steps]
-    by: str = "bob"
+    by: str = "owner"
     agent: str = "main"
 
     @property

@@ -10,8 +10,8 @@ from tests.attack.attacks import ATTACKS, Attack
 from tests.attack.castle import ALICE_MARK, Castle, order
 
 
-async def _try(castle: Castle, attack: Attack) -> dict[str, object]:
-    return await castle.run(order(*attack.steps(castle)), by=attack.by, agent=attack.agent)
+async def _try(castle: Castle, attack: Attack, by: str = "") -> dict[str, object]:
+    return await castle.run(order(*attack.steps(castle)), by=by or attack.by, agent=attack.agent)
 
 
 async def _alice_speaks(castle: Castle) -> None:
@@ -35,8 +35,9 @@ async def test_what_the_model_is_told_wins_nothing(tmp_path: Path, full: bool) -
 
 
 async def test_the_rig_sees_what_is_lost(tmp_path: Path) -> None:
+    """By the owner: commands of anybody else are refused where there is no sandbox."""
     async with Castle(tmp_path, approvals="off").open() as castle:
         for attack in (one for one in ATTACKS if one.shows):
-            ended = await _try(castle, attack)
+            ended = await _try(castle, attack, by="owner")
             assert castle.losses(), (attack.name, ended)
             castle.repair()
