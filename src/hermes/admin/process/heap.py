@@ -5,7 +5,9 @@ worth what it brings along."""
 from __future__ import annotations
 
 import ctypes
-import os
+import sys
+from types import ModuleType
+from typing import cast
 
 _M_ARENA_MAX = -8
 
@@ -20,7 +22,7 @@ def use_one_arena() -> None:
 def leave_out_cpp() -> None:
     """aiohttp keeps its callbacks in a list compiled from C++, whose library takes a megabyte; the one
     in Python does as well here. Call it before aiohttp is loaded."""
-    os.environ.setdefault("FROZENLIST_NO_EXTENSIONS", "1")
+    sys.modules.setdefault("frozenlist._frozenlist", cast(ModuleType, None))  # as if it were not installed
 
 
 def give_back() -> None:
