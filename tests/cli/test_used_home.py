@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.agent.danger.paths import is_wide
+from hermes.agent.danger.paths import UserLocks, is_wide
 from hermes.app.agents.backends import WorldScopes
 from hermes.app.homes import closed_homes
 from hermes.app.messaging import Messaging
@@ -132,7 +132,7 @@ async def test_nothing_is_sent_from_a_workspace_that_is_too_wide(tmp_path: Path)
     profile = Profile(agent=MAIN_AGENT, home=home, settings=Settings())
     async with SqliteStore(None) as store:
         media = MediaFiles(home / "media", store.scoped(MAIN_AGENT), FakeClock())
-        scopes, environ = WorldScopes(profile, (str(home),), tuple), {"HOME": str(tmp_path)}
+        scopes, environ = WorldScopes(profile, (str(home),), UserLocks), {"HOME": str(tmp_path)}
         backend = local_backend(home=home, workspace=tmp_path, environ=environ)
         wide = messaging.files(profile, backend, media, scopes)
         with pytest.raises(UserError, match="outside of the folders"):

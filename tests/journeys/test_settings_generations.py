@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from hermes.agent.danger.paths import UserLocks
 from hermes.app.agents.backends import WorldScopes
 from hermes.app.agents.registry import AgentRegistry
 from hermes.app.generations import differences
@@ -143,7 +144,7 @@ def test_a_platforms_token_does_not_belong_to_an_agent(tmp_path: Path) -> None:
 async def test_approvals_count_as_they_are_now(tmp_path: Path) -> None:
     live = LiveSettings(Settings())
     profile = Profile(agent=MAIN_AGENT, home=tmp_path, settings=Settings())
-    scopes = WorldScopes(profile, (), lambda: live.now.approvals.deny)
+    scopes = WorldScopes(profile, (), lambda: UserLocks(deny=live.now.approvals.deny))
     place = str(tmp_path)
     world = World(workspace=place, home=place, system="Linux", shell="sh", host_files=True)
     assert not (await scopes.of(world)).deny

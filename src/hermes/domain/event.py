@@ -103,12 +103,16 @@ class ModelSaid(Struct, frozen=True, kw_only=True):
 
 
 class ToolStarted(Struct, frozen=True, kw_only=True):
-    """The intent: on disk before the tool runs. `key` makes a repeat of a `keyed` call harmless."""
+    """The intent: on disk before the tool runs. `key` makes a repeat of a `keyed` call harmless. `approved`
+    is why a model allowed the action with this `digest` in a person's place, and `usage` what that took."""
 
     call: CallId
     name: str
     effect: Effect
     key: str
+    approved: str = ""
+    digest: str = ""
+    usage: Usage | None = None
 
 
 class ToolFinished(Struct, frozen=True, kw_only=True):
@@ -133,7 +137,8 @@ class QuestionKind(StrEnum):
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """The run needs something from outside, and ends here until it comes."""
+    """The run needs something from outside, and ends here until it comes. `usage` is what a model took that
+    was asked before."""
 
     question: QuestionId
     kind: QuestionKind
@@ -143,6 +148,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     digest: str = ""
     outside: bool = False
     """Whether the task of a child was given after words from outside were read."""
+    usage: Usage | None = None
 
 
 class Verdict(StrEnum):
@@ -240,7 +246,8 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 def usage_of(records: Iterable[Record]) -> Usage:
     """What all model calls among these records took together, those that tools made included."""
-    used = (record.usage for record in records if isinstance(record, ModelSaid | ToolFinished))
+    asking = ModelSaid | ToolStarted | ToolFinished | Asked
+    used = (record.usage for record in records if isinstance(record, asking))
     return sum_usage(usage for usage in used if usage is not None)
 
 

@@ -94,10 +94,13 @@ class ApprovalPrompt:
     """What a tool needs decided by a person before it runs. One about writing to chats alone has `spelled`:
     for each chat the ways to write it that mean no other; one about reaching other machines alone has their
     `hosts`. It is not asked where the person's own words name them all. `more` is shown below the text; it is
-    looked up, for a session, only when somebody is really asked."""
+    looked up, for a session, only when somebody is really asked. A `locked` one is put to a person each time,
+    whatever was allowed before; one that goes `to_model` may be allowed by a second model instead."""
 
     text: str
     digest: str
+    locked: bool = False
+    to_model: bool = False
     spelled: Callable[[AgentId, TurnId], Awaitable[Sequence[Sequence[str]]]] | None = field(
         default=None, compare=False
     )

@@ -27,7 +27,7 @@ from hermes.state.settings.loader import LoadedSettings, load_settings
 
 _APPROVALS = {
     "manual": "manual (a person must approve dangerous actions)",
-    "smart": "smart (a person must approve dangerous actions; no model decides yet)",
+    "smart": "smart (a second model may approve dangerous actions, else a person must)",
     "off": "off (nobody is asked before what is dangerous)",
 }
 _LEAST_FREE = 256 * 1024

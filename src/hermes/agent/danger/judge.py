@@ -14,17 +14,19 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import pairwise
 
 from msgspec import Struct, field
 
-from hermes.agent.danger import names, paths, programs
+from hermes.agent.danger import names, paths, programs, scripts
 from hermes.agent.danger.paths import CommandScope
 from hermes.agent.danger.rules import RULES, DangerFinding, DangerVerdict
 from hermes.agent.danger.shell import syntax
 from hermes.agent.danger.shell.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
 from hermes.agent.danger.shell.reader import read_shell
+from hermes.domain.word import replace
 
 _DEEPEST = 12
 _LONGEST_SHOWN = 120
@@ -78,6 +80,10 @@ class ShellCall(Struct):
         """Judge these words as a command line that this program runs."""
         self.judge.read(" ".join(map(to_plain, words)))
 
+    def judge_code(self, text: str, language: str) -> None:
+        """Judge a text as code of a language that this program runs."""
+        programs.judge_code(replace(self, name=language, args=[]), text)
+
     def walk(self, valued: str) -> Iterator[tuple[str, int]]:
         """Each word with the place of the one behind it; the values of these options are passed over."""
         options = frozenset(valued.split())
@@ -110,6 +116,9 @@ class CommandJudge(Struct):
     """Shells and interpreters that run what will come on their standard input."""
     certain: bool = True
     steps: int = 0
+    scripts: dict[str, None] = field(default_factory=dict)
+    """Files that would be run and whose texts matter if the agent wrote them."""
+    followed: set[str] = field(default_factory=set)
     outputs: dict[int, tuple[syntax.Substitution, str]] = field(default_factory=dict)
 
     def find(self, rule: str, what: str) -> None:
@@ -269,6 +278,8 @@ class CommandJudge(Struct):
             return
         if any(map(self.place.denies, (shown, " ".join([os.path.basename(words[0]), *words[1:]])))):
             self.find("denied", shown)
+        if any(map(self.place.locks, (shown, " ".join([os.path.basename(words[0]), *words[1:]])))):
+            self.find("locked", shown)
         name = to_plain(name) if name == syntax.BRACKET else name
         meant = self.aliases.pop(name, None)
         if meant is not None:
@@ -290,6 +301,8 @@ class CommandJudge(Struct):
         self._reads(call)
         if self.is_written(name):
             self.find("run.fresh", shown)
+        elif "/" in name:
+            scripts.look(call, name)
         self.depth += 1
         programs.look(call)
         self.depth -= 1
@@ -452,7 +465,55 @@ class CommandJudge(Struct):
 @lru_cache(maxsize=32)
 def judge_command(command: str, place: CommandScope) -> DangerVerdict:
     """Whether this command needs a person's approval there, and what they should know."""
-    return DangerVerdict(findings=tuple(follow(command, place, place.cwd).findings))
+    return _verdict(follow(command, place, place.cwd), command)
+
+
+def _verdict(judge: CommandJudge, command: str) -> DangerVerdict:
+    findings = [finding for finding in judge.findings if leaves(finding.rule, judge.place)]
+    if judge.place.allow and is_allowed(command, judge.place.allow):
+        findings = [finding for finding in findings if RULES[finding.rule].never or finding.rule in _KEPT]
+    return DangerVerdict(
+        findings=tuple(findings), scripts=tuple(judge.scripts), written=tuple(sorted(judge.written))
+    )
+
+
+_KEPT = frozenset(
+    ["locked", "ignored", "read.home", "write.agent", "agent.self", "text.hidden", "text.unreadable"]
+)
+"""What no list of allowed commands covers."""
+_STAYS_INSIDE = re.compile(
+    r"delete\.(outside|unknown)|disk\.change|kill\.many|loop\..*|rights\..*|package\.(change|foreign)|service\..*"
+    r"|system\..*|root|sql\..*|git\.(discard|rewrite|code)|write\.(ssh|startup|schedule|secret|system|unknown)"
+    r"|read\.unknown|run\.(?!remote).*|history\..*|process\..*|text\.hidden|net\.listen|container"
+)
+_NEEDS_NETWORK = re.compile(r"net\..*|run\.remote|git\.(push|force)|cluster")
+
+
+def leaves(rule: str, place: CommandScope) -> bool:
+    """Whether what breaks this rule matters there: in a sandbox, only what gets out of it does."""
+    if not place.contained or RULES[rule].never:
+        return True
+    return not (_STAYS_INSIDE.fullmatch(rule) or (not place.network_open and _NEEDS_NETWORK.fullmatch(rule)))
+
+
+def is_allowed(command: str, prefixes: tuple[str, ...]) -> bool:
+    """Whether it is one plain command that begins with the words of an entry, of which each may be a pattern.
+    With a pipe, a redirection, an assignment, a variable or a substitution it never is."""
+    try:
+        nodes = read_shell(command)
+    except (syntax.UnreadableCommand, RecursionError):
+        return False
+    if len(nodes) != 1 or not isinstance(nodes[0], syntax.SimpleCommand):
+        return False
+    simple = nodes[0]
+    if simple.assigns or simple.redirects or not all(map(syntax.plain, simple.words)):
+        return False
+    words = [to_plain(syntax.plain(word)) for word in simple.words]
+    for prefix in prefixes:
+        wanted = prefix.split()
+        if wanted and len(wanted) <= len(words) and all(map(fnmatchcase, words, wanted)):
+            return True
+    return False
 
 
 def follow(command: str, place: CommandScope, cwd: str | None) -> CommandJudge:
@@ -466,6 +527,8 @@ def follow(command: str, place: CommandScope, cwd: str | None) -> CommandJudge:
         judge.find("text.hidden", hidden)
     if place.denies(command):
         judge.find("denied", command)
+    if place.locks(command):
+        judge.find("locked", command)
     judge.read(command)
     return judge
 
@@ -483,9 +546,9 @@ def hidden_characters(text: str) -> str:
     return ", ".join(list(hidden)[:3])
 
 
-def digest(command: str, cwd: str) -> str:
-    """Of the exact command in its folder: what a person's word is bound to."""
-    exact = json.dumps([command, cwd], ensure_ascii=True)
+def digest(command: str, cwd: str, scripts: Iterable[tuple[str, str | None]] = ()) -> str:
+    """Of the exact command in its folder, with the scripts that were read: what a person's word is for."""
+    exact = json.dumps([command, cwd, *sorted(scripts, key=str)], ensure_ascii=True)
     return "command:" + hashlib.sha256(exact.encode()).hexdigest()
 
 
@@ -541,10 +604,10 @@ def judge_input(text: str, command: str, place: CommandScope) -> DangerVerdict:
     if program.readers and program.readers <= names.SHELLS and program.ran <= _BESIDES:
         if _lasts(line) or _UNFINISHED.search(text.rstrip("\n")):
             line.find("run.later", "")
-        return DangerVerdict(findings=tuple(line.findings))
+        return _verdict(line, text)
     never = [finding for finding in line.findings if RULES[finding.rule].never]
     asked = [] if _ANSWER.fullmatch(text.strip()) else [DangerFinding(rule="run.input", what="")]
-    return DangerVerdict(findings=(*never, *asked))
+    return DangerVerdict(findings=(*never, *asked), written=tuple(sorted(line.written)))
 
 
 def _lasts(line: CommandJudge) -> bool:

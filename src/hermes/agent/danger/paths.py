@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from hermes.agent.danger.ignored import FILE, is_ignored
 from hermes.agent.danger.names import listed
 from hermes.agent.danger.shell.expand import UNKNOWN, has_glob, to_plain
 from hermes.agent.danger.shell.syntax import BRACKET, QUESTION, STAR
@@ -52,6 +53,19 @@ _STARTUP = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_HOOKS = (
+    r".*/\.git/(hooks(/.*)?|config|info/attributes)|.*/\.husky(/.*)?|.*/\.envrc"
+    r"|.*/\.vscode/(tasks|launch|settings)\.json"
+)
+_LATER = re.compile(_HOOKS, re.DOTALL)
+_LATER_OUTSIDE = re.compile(
+    _HOOKS
+    + r"|.*/\.github/(workflows|actions)(/.*)?|.*/(\.gitlab-ci|azure-pipelines|\.travis|\.drone)\.ya?ml"
+    r"|.*/\.(circleci|buildkite|gitea|forgejo)(/.*)?|.*/(Jenkinsfile|\.pre-commit-config\.yaml|lefthook\.ya?ml)"
+    r"|.*/\.(idea|devcontainer|cursor|claude)(/.*)?|.*/\.git(modules|attributes)",
+    re.DOTALL,
+)
+"""What runs by itself where the workspace is used outside of the sandbox: by people, editors or servers."""
 _LOGIN = re.compile(r"~/\.ssh(/.*)?|/root/\.ssh(/.*)?|.*/authorized_keys2?", re.DOTALL)
 _SCHEDULE = re.compile(r"/etc/(cron.*|anacrontab|at\..*)|/var/spool/(cron|at)(/.*)?", re.DOTALL)
 _SYSTEM = re.compile(
@@ -76,6 +90,17 @@ _ROOTS = re.compile(
 )
 
 
+class UserLocks(Struct, frozen=True, kw_only=True):
+    """What the operator says about commands: patterns of those that are never run (`deny`) and of those that
+    are always asked for (`ask`), beginnings of those that are not (`allow`), and folders in which deleting is
+    everyday work."""
+
+    deny: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+
 class CommandScope(Struct, frozen=True, kw_only=True):
     """Where a command is to run: what it may treat as its own, and what belongs to the gateway and its
     agents."""
@@ -88,6 +113,14 @@ class CommandScope(Struct, frozen=True, kw_only=True):
     homes: FolderRules = NO_HOMES
     deny: tuple[str, ...] = ()
     """Patterns of commands that the operator forbids."""
+    ask: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    """As in `UserLocks`."""
+    ignored: tuple[str, ...] = ()
+    """The lines of the workspace's `.agentignore`."""
+    scripts: tuple[tuple[str, str | None], ...] = ()
+    """Files that the agent wrote and the command would run, with their texts; None = no text to be judged."""
     elsewhere: str = ""
     """The world it is in, unless that is the gateway's machine itself."""
     contained: bool = False
@@ -108,8 +141,15 @@ class CommandScope(Struct, frozen=True, kw_only=True):
         return pattern is not None and pattern.search(code) is not None
 
     def denies(self, command: str) -> bool:
-        folded = command.strip().casefold()
-        return any(fnmatchcase(folded, pattern.casefold()) for pattern in self.deny)
+        return _fits(command, self.deny)
+
+    def locks(self, command: str) -> bool:
+        return _fits(command, self.ask)
+
+
+def _fits(command: str, patterns: tuple[str, ...]) -> bool:
+    folded = command.strip().casefold()
+    return any(fnmatchcase(folded, pattern.casefold()) for pattern in patterns)
 
 
 def is_free_workspace(workspace: str, home: str) -> bool:
@@ -223,7 +263,9 @@ def read_fault(path: str, place: CommandScope) -> str:
     """The id of the rule that reading this breaks, or nothing."""
     if _is_secret(path, place):
         return "read.secret"
-    return "read.home" if _is_closed(path, place.homes, writing=False) else ""
+    if _is_closed(path, place.homes, writing=False):
+        return "read.home"
+    return "ignored" if place.ignored and is_ignored(path, place.workspace, place.ignored) else ""
 
 
 def holds_home(path: str | None, place: CommandScope) -> bool:
@@ -245,8 +287,18 @@ def write_fault(path: str, place: CommandScope) -> str:
     """The id of the rule that a write there breaks, or nothing."""
     if _is_closed(path, place.homes, writing=True):
         return "write.agent"
-    rules = {"write.ssh": _LOGIN, "write.startup": _STARTUP, "write.schedule": _SCHEDULE}
+    rules = {
+        "write.ssh": _LOGIN,
+        "write.startup": _STARTUP,
+        "write.schedule": _SCHEDULE,
+        "write.later": _LATER,
+    }
+    if place.contained:
+        rules = {"write.later": _LATER_OUTSIDE}
     fault = next((rule for rule, pattern in rules.items() if _could_be(pattern, path, place)), "")
+    own_rules = f"{place.workspace.rstrip('/')}/{FILE}"
+    if not fault and (path == own_rules or is_ignored(path, place.workspace, place.ignored)):
+        fault = "ignored"
     return fault or ("write.secret" if _is_secret(path, place) else _system_fault(path, place))
 
 
@@ -259,7 +311,11 @@ def _system_fault(path: str, place: CommandScope) -> str:
     if text.startswith(("/dev/", "/proc/", "/sys/")):
         return "write.system" if not _HARMLESS_DEVICE.fullmatch(text) else ""
     own_home = place.home if place.home != "/" else ""
-    mine = _within(path, place.ground) or _within(path, own_home) or _HARMLESS_SYSTEM.fullmatch(text)
+    mine = (
+        any(_within(path, own) for own in (place.ground, *place.folders))
+        or _within(path, own_home)
+        or _HARMLESS_SYSTEM.fullmatch(text)
+    )
     return "write.system" if _SYSTEM.fullmatch(text) and not mine else ""
 
 
@@ -276,8 +332,8 @@ def delete_fault(path: str | None, place: CommandScope, *, recursive: bool) -> s
     fault = "write.agent" if recursive and holds_home(path, place) else write_fault(path, place)
     if fault:
         return "delete.outside" if fault == "write.system" else fault
-    ground = place.ground
-    if _within(folder, ground):
+    ground = next((one for one in (place.ground, *place.folders) if _within(folder, one)), "")
+    if ground:
         whole = name == ground or (folder == ground and everything)
         return "delete.everything" if whole or os.path.basename(name) == ".git" else ""
     scratch = re.match(r"/(var/)?tmp/[^/]+", folder) or (folder == "/tmp" and not everything)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import dropwhile, islice, pairwise, takewhile
 from typing import TYPE_CHECKING
 
-from hermes.agent.danger import code, effects, inline, names, pure, tables
+from hermes.agent.danger import code, effects, inline, names, pure, scripts, tables
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 from hermes.agent.danger.shell.reader import unescaped
 from hermes.domain.word import replace
@@ -44,6 +44,10 @@ def look(call: ShellCall) -> None:
             code.fed_commands(call)
         elif call.feed is None and name not in ("sqlite3", "duckdb"):
             call.judge.readers.add(name)
+    if name in ("make", "gmake"):
+        scripts.make(call)
+    elif name in ("npm", "yarn", "pnpm", "bun"):
+        scripts.package_scripts(call)
     effects.find_effects(call)
 
 
@@ -71,7 +75,7 @@ def _interpreter(call: ShellCall) -> bool:
                 _run_text(call, call.after(next_), call.args[next_ + 1 :])
             else:
                 inline = arg[2:] if python and arg.startswith("-c") else ""
-                _judge_code(call, to_plain(inline or call.after(next_)))
+                judge_code(call, to_plain(inline or call.after(next_)))
         elif module:
             _run_module(call, [*filter(None, [module[1]]), *call.args[next_:]])
         elif arg == "-" or (shell and arg == "-s"):
@@ -114,7 +118,7 @@ def _run_feed(call: ShellCall, *, shell: bool = False) -> None:
         if shell or call.name in names.SHELLS:
             call.judge.read(feed.text)
         else:
-            _judge_code(call, feed.text)
+            judge_code(call, feed.text)
     else:
         call.find(_RUNS.get(feed.source, "run.unknown"))
 
@@ -133,6 +137,8 @@ def _script_file(call: ShellCall, path: str, args: Sequence[str] = ()) -> None:
         call.find("run.unknown")
     elif call.judge.is_written(path) or call.judge.is_written(f"./{path}"):
         call.find("run.fresh")
+    else:
+        scripts.look(call, path, "bash" if call.name in ("source", ".") else call.name)
 
 
 def _run_module(call: ShellCall, words: list[str]) -> None:
@@ -145,7 +151,7 @@ def _run_module(call: ShellCall, words: list[str]) -> None:
         if module == "timeit":
             for statement in words[1:]:
                 if not re.fullmatch(r"-[a-z]|--[a-z]+|\d+", statement):
-                    _judge_code(call, to_plain(statement))
+                    judge_code(call, to_plain(statement))
         elif module in ("cProfile", "profile", "trace", "coverage"):
             rest = _behind_options(words[1:], "-o -s --outfile --sort")
             call.judge.run(["python3", *rest] if rest[:1] != ["run"] else ["coverage", *rest], call.feed)
@@ -154,7 +160,8 @@ def _run_module(call: ShellCall, words: list[str]) -> None:
         call.judge.run(["pip" if module == "pip" else f"python-{module}", *words[1:]], call.feed)
 
 
-def _judge_code(call: ShellCall, text: str) -> None:
+def judge_code(call: ShellCall, text: str) -> None:
+    """Judge a text as code of the language that the call is named after."""
     hidden = re.search(f"{UNKNOWN}(download|decoder)", text)
     if hidden:
         call.find(_RUNS[hidden[1]])

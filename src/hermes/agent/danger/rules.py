@@ -92,6 +92,9 @@ class DangerVerdict(Struct, frozen=True, kw_only=True):
     """The decision whether a command needs a person's approval, with what was found."""
 
     findings: tuple[DangerFinding, ...] = ()
+    scripts: tuple[str, ...] = ()
+    """Files that it would run: their texts matter if the agent wrote them."""
+    written: tuple[str, ...] = ()
 
     @property
     def needs_approval(self) -> bool:
@@ -101,6 +104,11 @@ class DangerVerdict(Struct, frozen=True, kw_only=True):
     def never(self) -> bool:
         """Refused, whoever approves."""
         return any(RULES[finding.rule].never for finding in self.findings)
+
+    @property
+    def locked(self) -> bool:
+        """Asked for each time, whatever was allowed before."""
+        return any(finding.rule == "locked" for finding in self.findings)
 
     @property
     def reasons(self) -> str:

@@ -56,7 +56,7 @@ def _ask_for_links(tool: Tool, arguments: Mapping[str, object]) -> ApprovalPromp
 
 
 async def is_granted(run: Run, standing: StandingGrants, ask: ApprovalPrompt) -> bool:
-    return standing.allows(ask.digest) or await is_destination_named(run, ask)
+    return not ask.locked and (standing.allows(ask.digest) or await is_destination_named(run, ask))
 
 
 async def is_destination_named(run: Run, ask: ApprovalPrompt) -> bool:

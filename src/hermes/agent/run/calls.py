@@ -10,6 +10,7 @@ asked for together, in one commit, and the answers are their results, in whateve
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 
 from msgspec import Struct
@@ -38,7 +39,9 @@ from hermes.domain.ids import new_question_id
 from hermes.domain.ports.agent import Run
 from hermes.domain.tool import ChildTask, Clarification, ClientCall, Effect, Tool, ToolCall, Waiting
 from hermes.domain.transcript import CallState, TurnView
+from hermes.domain.word import replace
 
+log = logging.getLogger("hermes.approvals")
 UNKNOWN_OUTCOME = (
     "Interrupted: this call was started and its outcome is unknown. It was not repeated. "
     "Check the state before you try again."
@@ -47,6 +50,8 @@ NO_RESULT = "The client gave no result for this call."
 NOT_FINISHED = "The task was not finished."
 NO_ANSWER = "Nobody answered. Silence is not consent: do not go on as if it had been allowed."
 CALLS_AT_ONCE = 8
+_ANSWERS = (Verdict.ONCE.value, Verdict.SESSION.value, Verdict.ALWAYS.value, Verdict.DENY.value)
+_ONCE_ONLY = (Verdict.ONCE.value, Verdict.DENY.value)
 
 
 async def call_steps(run: Run, reply: ModelSaid, bench: TurnTools) -> tuple[Record, ...]:
@@ -226,17 +231,27 @@ def _shown(run: Run, text: str) -> str:
     return without_links(text, lambda host: is_host_named(run, host), whole=True)
 
 
-async def _approval(run: Run, call: ToolCall, bench: TurnTools) -> Asked | None:
-    """What a person must allow before this call happens, if anything."""
+async def _approval(run: Run, call: ToolCall, bench: TurnTools) -> Asked | ToolStarted | None:
+    """What a person must allow before this call happens, if anything; its start, if a model allows it."""
     ask = await approval_prompt(run, bench.tools[call.name], read_arguments(call.arguments) or {})
     if ask is None or await is_granted(run, bench.standing, ask):
         return None
     more = "" if ask.more is None else await ask.more(run.session.id)
+    text, opinion = f"{ask.text}\n{more}" if more else ask.text, None
+    to_model = ask.to_model and not ask.locked and not has_read_outside(run)
+    if bench.opinion is not None and to_model:
+        opinion = await bench.opinion(ask, more)
+        if opinion.allows:
+            log.info("approval.by_model turn=%s call=%s: %s", run.turn.id, call.id, opinion.reason)
+            started = _start(run, call, bench.tools[call.name])
+            return replace(started, approved=opinion.reason, digest=ask.digest, usage=opinion.usage)
+        text += f"\nA second model would not allow it: {opinion.reason}"
     return Asked(
         question=new_question_id(),
         kind=QuestionKind.APPROVAL,
-        text=_shown(run, f"{ask.text}\n{more}" if more else ask.text),
-        options=(Verdict.ONCE.value, Verdict.SESSION.value, Verdict.ALWAYS.value, Verdict.DENY.value),
+        text=_shown(run, text),
+        usage=None if opinion is None else opinion.usage,
+        options=_ONCE_ONLY if ask.locked else _ANSWERS,
         call=call.id,
         digest=ask.digest,
     )

@@ -141,7 +141,9 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
         ask = await approval_prompt(self.run, tool, arguments)
         if ask is None or await is_granted(self.run, self.bench.standing, ask):
             return
-        asked, answered = state.asked, state.answered
+        asked, answered, started = state.asked, state.answered, state.started
+        if started is not None and started.approved and started.digest == ask.digest and not ask.locked:
+            return
         if asked is None or answered is None or not answered.verdict.allows or asked.digest != ask.digest:
             raise UserError(NOT_ALLOWED)
 

@@ -16,6 +16,7 @@ from hermes.agent.context.transcript_messages import CONTINUE, notes_of
 from hermes.agent.run.calls import CallRunner, call_steps, close_lost_calls
 from hermes.agent.run.dispatch import Dispatcher, RoleModel
 from hermes.agent.run.links import DEFUSED, LinkFilter
+from hermes.agent.run.opinion import SecondModel
 from hermes.agent.run.progress import TurnProgress, read_progress
 from hermes.agent.run.speech import ReplyStream, RetryBackoff, fault_sentence
 from hermes.agent.run.taint import has_read_outside, is_host_named
@@ -86,7 +87,7 @@ class LoopLimits(Struct, frozen=True, kw_only=True):
 
 class AgentLoop:
     """The agent port, driven by a provider and a toolbox. `system` may depend on the session; a prompt that
-    is stored with the session is used instead."""
+    is stored with the session is used instead. If it is `smart`, a second model is asked before people."""
 
     def __init__(
         self,
@@ -99,6 +100,7 @@ class AgentLoop:
         limits: LoopLimits | None = None,
         ask_model: RoleModel | None = None,
         link_hosts: Callable[[], Collection[str]] = tuple,
+        smart: Callable[[], bool] = lambda: False,
     ) -> None:
         self._provider = provider
         self._link_hosts = link_hosts
@@ -108,6 +110,7 @@ class AgentLoop:
         self._system = system
         self._clock = clock
         self._ask_model = ask_model
+        self._smart = smart
 
     def system_prompt(self, session: Session) -> str:
         """What this session's model is told first. Once stored with the session, it never changes."""
@@ -148,7 +151,8 @@ class AgentLoop:
             return attended_tools(self._toolbox.usable(run.session, run.turn), run)
 
         offered = attended_tools(self._toolbox.for_turn(run.session, run.turn), run)
-        bench = TurnTools(tools=offered, now=now, most_calls=self._limits.calls)
+        opinion = SecondModel(ask=self._ask_model) if self._ask_model is not None and self._smart() else None
+        bench = TurnTools(tools=offered, now=now, most_calls=self._limits.calls, opinion=opinion)
         return bench.beside(run.turn.input.guidance.tools)
 
     def _dispatcher(self, run: Run, bench: TurnTools) -> Dispatcher:

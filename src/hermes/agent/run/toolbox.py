@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from hermes.agent.call_repair import is_cut_short, read_arguments
 from hermes.agent.run.approval import approval_prompt, is_destination_named, may_ask
+from hermes.agent.run.opinion import GiveOpinion
 from hermes.domain.errors import UserError
 from hermes.domain.ports.agent import Run
 from hermes.domain.text import one_line
@@ -53,7 +54,7 @@ def _unattended(run: Run, tool: Tool, approve: bool) -> Tool:
 
     async def unasked(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
         ask = await approval_prompt(run, tool, arguments)
-        if ask is not None and not approve and not await is_destination_named(run, ask):
+        if ask is not None and (ask.locked or not (approve or await is_destination_named(run, ask))):
             return ToolResult(text=NOBODY, failed=True)
         return await tool.run(context, arguments)
 
@@ -62,13 +63,15 @@ def _unattended(run: Run, tool: Tool, approve: bool) -> Tool:
 
 class TurnTools(Struct, frozen=True, kw_only=True):
     """The tools a run was offered, those of them that are the client's, how many calls of a reply are run,
-    and what may be done without asking. `now` tells which tools of the agent there still are."""
+    and what may be done without asking. `now` tells which tools of the agent there still are; `opinion` is
+    given before a person is asked."""
 
     tools: Mapping[str, Tool]
     now: Callable[[], Mapping[str, Tool]]
     most_calls: int = 64
     client: frozenset[str] = frozenset()
     standing: StandingGrants = NO_STANDING
+    opinion: GiveOpinion | None = None
 
     async def for_calls(self, run: Run, calls: Iterable[ToolCall]) -> TurnTools:
         """This toolbox with the grants of now, if one of the calls may need approval."""

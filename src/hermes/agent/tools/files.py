@@ -44,7 +44,8 @@ async def ask_to_read(case: ApprovalCase, arguments: Mapping[str, Any]) -> Appro
     fault = read_fault(path, case.scope)
     if not fault:
         return None
-    return ApprovalPrompt(text=f"Read {visible_line(path)}\nIt {RULES[fault].reason}.", digest=f"read:{path}")
+    text = f"Read {visible_line(path)}\nIt {RULES[fault].reason}."
+    return ApprovalPrompt(text=text, digest=f"read:{path}", to_model=True)
 
 
 async def ask_to_write(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
@@ -57,7 +58,10 @@ async def ask_to_write(case: ApprovalCase, arguments: Mapping[str, Any]) -> Appr
         return shown_change(await _text_there(case.services.get(Backend), session, path), content)
 
     return ApprovalPrompt(
-        text=write_question(path, fault), digest=action_digest("write", path, content), more=more
+        text=write_question(path, fault),
+        digest=action_digest("write", path, content),
+        more=more,
+        to_model=True,
     )
 
 
@@ -87,6 +91,12 @@ async def check_target(invocation: ToolInvocation, path: str, *, writing: bool) 
             f"{path} leads to {real}.", hint="Name that path itself, so that it can be asked for."
         )
     return found
+
+
+async def note_written(invocation: ToolInvocation, path: str, real_path: str = "") -> None:
+    """Its text is looked at if a command runs it, by this name or by its real one."""
+    names = {resolve_path(await invocation.scope(), path), real_path}
+    invocation.services.get(CommandRules).written.note(invocation.session, names)
 
 
 @tool("file", Effect.READ, parallel=True, needs=Backend, approval_check=ask_to_read, after_outside=_NO_MORE)
@@ -202,6 +212,7 @@ async def write_file(invocation: ToolInvocation, path: str, content: str) -> str
         )
     before = await check_target(invocation, path, writing=True)
     await invocation.backend.files.write(invocation.session, path, data)
+    await note_written(invocation, path, before.path if before else "")
     verb = "Replaced" if before else "Wrote"
     return f"{verb} {path}: {len(data)} bytes, {_lines_in(content)}.{syntax_note(path, content)}"
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from hermes.agent.danger.paths import write_fault
 from hermes.agent.tools.approval_text import action_digest, shown_lines
-from hermes.agent.tools.files import check_target, resolve_path, syntax_note, write_question
+from hermes.agent.tools.files import check_target, note_written, resolve_path, syntax_note, write_question
 from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import Backend
@@ -45,6 +45,7 @@ async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> A
     return ApprovalPrompt(
         text=f"{write_question(path, fault)}\n{where}{shown_lines(change)}",
         digest=action_digest("patch", path, old, new, every),
+        to_model=True,
     )
 
 
@@ -70,6 +71,7 @@ async def patch(invocation: ToolInvocation, path: str, old: str, new: str, repla
     if after == before:
         return f"{path} has this change already; nothing was written."
     await invocation.backend.files.write(invocation.session, path, after.encode())
+    await note_written(invocation, path, found.path)
     return f"Patched {path}.{syntax_note(path, after)}\n{_difference(before, after)}"
 
 

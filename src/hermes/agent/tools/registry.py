@@ -5,15 +5,16 @@ A function takes its `ToolInvocation` first, then the model's arguments, and ret
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from hermes.agent.danger.ignored import EVERYTHING, FILE, LARGEST, read_lines
 from hermes.agent.danger.paths import CommandScope
 from hermes.agent.tools.approval_text import bind_to_world
 from hermes.agent.tools.schema import ToolSignature, read_signature, read_values
-from hermes.domain.errors import UserError
+from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend, Command, ProcessView, World
 from hermes.domain.rows import SearchHit
@@ -38,6 +39,8 @@ ABSENT = frozenset(_ABSENT.split())
 """Toolsets of Hermes Agent that are not here: to enable or to disable one changes nothing."""
 LONGEST_RESULT = 100_000
 _LONGEST_MARK = 60
+_MOST_SESSIONS = 500
+_MOST_PATHS = 2000
 
 
 # --- what tools may need, beside the ports of `domain` ---
@@ -66,9 +69,27 @@ async def _no(session: str) -> bool:
     return False
 
 
+class WrittenFiles:
+    """The files that an agent wrote, by session, since the gateway started."""
+
+    def __init__(self) -> None:
+        self._paths: dict[str, set[str]] = {}
+
+    def note(self, session: str, paths: Iterable[str]) -> None:
+        kept = self._paths.setdefault(session, set())
+        kept |= set(paths)
+        if len(self._paths) > _MOST_SESSIONS:
+            self._paths.pop(next(iter(self._paths)))
+
+    def holds(self, session: str, path: str) -> bool:
+        """Where so much was written that nobody counts any more, every file."""
+        kept = self._paths.get(session, set())
+        return path in kept or len(kept) > _MOST_PATHS
+
+
 class CommandRules(Struct, frozen=True, kw_only=True):
     """`scope_in` tells what commands may do without asking in the backend's world. While `asks` says no,
-    nobody is asked, and only what is never run is refused."""
+    nobody is asked, except for what is asked for always, and what is never run is refused."""
 
     scope_in: Callable[[World], Awaitable[CommandScope]]
     asks: Callable[[], bool] = field(default=lambda: True)
@@ -76,15 +97,32 @@ class CommandRules(Struct, frozen=True, kw_only=True):
     """Whether a person is asked before every command of a session."""
     seconds: Callable[[], float] = field(default=lambda: Command(text="").timeout)
     """How long a command may take if the model does not say."""
+    written: WrittenFiles = field(default_factory=WrittenFiles)
 
 
-async def scope_of(services: ToolServices, session: str) -> CommandScope:
-    """What a session's next command may do without asking, and where it would run."""
+async def scope_of(services: ToolServices, session: str, *, opens: bool = True) -> CommandScope:
+    """What a session's next command may do without asking, and where it would run. What touches no file there
+    (not `opens`) is judged without opening that place."""
     backend, rules = services.get(Backend), services.get(CommandRules)
     world, cwd = await backend.place(session), await backend.cwd(session)
+    ignored = await _ignored(backend, session, world) if opens else ()
     scope = await rules.scope_in(world)
     ask_all = scope.ask_all or await rules.asks_all(session)
-    return replace(scope, cwd=cwd, elsewhere=world.elsewhere, ask_all=ask_all)
+    return replace(scope, cwd=cwd, elsewhere=world.elsewhere, ask_all=ask_all, ignored=ignored)
+
+
+async def _ignored(backend: Backend, session: str, world: World) -> tuple[str, ...]:
+    """What the workspace keeps from agents; a file that is there but cannot be read keeps everything."""
+    path = f"{world.workspace.rstrip('/')}/{FILE}"
+    try:
+        if await backend.files.stat(session, path) is None:
+            return ()
+    except HermesError as error:
+        raise UserError(f"{path} could not be looked for: {error}") from error
+    try:
+        return read_lines(await backend.files.read(session, path, limit=LARGEST + 1))
+    except UserError:
+        return EVERYTHING
 
 
 # --- tools ---
@@ -136,6 +174,8 @@ class RegisteredTool(Struct, frozen=True, kw_only=True):
     asks: Callable[[Mapping[str, object]], Waiting] | None = None
     after_outside: JudgeCall | Approval | None = None
     needs: tuple[type, ...] = ()
+    opens: bool = False
+    """Whether it works with files or commands of the backend, not only in its name."""
 
 
 class ToolRegistry(dict[str, RegisteredTool]):
@@ -158,6 +198,7 @@ class ToolRegistry(dict[str, RegisteredTool]):
                 toolset=toolset,
                 effect=effect,
                 needs=wanted,
+                opens=needs is Backend or (isinstance(needs, tuple) and Backend in needs),
                 **facts,
             )
             return run
@@ -197,11 +238,14 @@ def _bind(spec: RegisteredTool, services: ToolServices) -> Tool:
 
     def checked_by(judge: JudgeCall) -> ApprovalCheck:
         async def approval(session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
-            if not services.get(CommandRules).asks():
+            asks = services.get(CommandRules).asks()
+            scope = await scope_of(services, session, opens=asks and spec.opens)
+            if not asks and not scope.ask:
                 return None
             values = read_values(spec.name, spec.signature, arguments)
-            case = ApprovalCase(services=services, session=session, scope=await scope_of(services, session))
-            return bind_to_world(await judge(case, values), case.scope.elsewhere)
+            case = ApprovalCase(services=services, session=session, scope=scope)
+            prompt = bind_to_world(await judge(case, values), case.scope.elsewhere)
+            return prompt if asks or (prompt is not None and prompt.locked) else None
 
         return approval
 

@@ -25,6 +25,7 @@ from hermes.domain.word import replace
 
 if TYPE_CHECKING:
     # The judge is loaded with the first command: most starts and conversations have none.
+    from hermes.agent.danger.paths import CommandScope
     from hermes.agent.danger.rules import DangerVerdict
 
 _LONGEST_WAIT = 600
@@ -36,16 +37,45 @@ _UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     """Bound to the exact command and folder. What is never run is not asked for: `terminal` refuses it."""
-    from hermes.agent.danger.judge import digest, judge_command
+    from hermes.agent.danger.judge import digest
 
     command = arguments["command"]
     folder = resolve_path(case.scope, arguments.get("workdir", ""))
-    verdict = judge_command(command, replace(case.scope, cwd=folder))
+    verdict, scope = await _judge(case.services, case.session, command, replace(case.scope, cwd=folder))
     if verdict.never or not (verdict.needs_approval or case.scope.ask_all):
         return None
     why = f"It {verdict.reasons}." if verdict.needs_approval else _NOTHING_HOLDS
     where = "" if folder == case.scope.workspace else f" in {visible_line(folder)}"
-    return ApprovalPrompt(text=f"Run{where}: {visible(command)}\n{why}", digest=digest(command, folder))
+    return ApprovalPrompt(
+        text=f"Run{where}: {visible(command)}\n{why}",
+        digest=digest(command, folder, scope.scripts),
+        locked=verdict.locked,
+        to_model=not case.scope.ask_all,
+    )
+
+
+async def _judge(
+    services: ToolServices, session: str, command: str, scope: CommandScope
+) -> tuple[DangerVerdict, CommandScope]:
+    """What is thought of a command, with the scripts in view that it runs and the agent wrote."""
+    from hermes.agent.danger import scripts
+    from hermes.agent.danger.judge import judge_command
+
+    backend, written = services.get(Backend), services.get(CommandRules).written
+    for _ in range(scripts.ROUNDS):
+        verdict = judge_command(command, scope)
+        known = dict(scope.scripts)
+        wanted = [path for path in verdict.scripts if path not in known and written.holds(session, path)]
+        if not wanted:
+            return verdict, scope
+        for path in wanted:
+            try:
+                data = await backend.files.read(session, path, limit=scripts.LONGEST + 1)
+                known[path] = scripts.text_of(data)
+            except UserError:
+                known[path] = None
+        scope = replace(scope, scripts=tuple(known.items()))
+    return judge_command(command, scope), scope
 
 
 async def ask_after_outside(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
@@ -86,10 +116,11 @@ async def terminal(
     timeout: seconds, at most 600; 0 = the usual limit
     notify: with background: be told when it ends
     """
-    from hermes.agent.danger.judge import judge_command
-
     scope = await invocation.scope()
-    _refuse_never(judge_command(command, replace(scope, cwd=resolve_path(scope, workdir))))
+    scope = replace(scope, cwd=resolve_path(scope, workdir))
+    verdict, _ = await _judge(invocation.services, invocation.session, command, scope)
+    _refuse_never(verdict)
+    invocation.services.get(CommandRules).written.note(invocation.session, verdict.written)
     wanted = timeout if timeout > 0 else invocation.services.get(CommandRules).seconds()
     seconds = 0.0 if background else float(min(wanted, _LONGEST_WAIT))
     order = Command(text=command, session=invocation.session, cwd=workdir or None, timeout=seconds)
@@ -151,6 +182,8 @@ async def _approval_to_send(case: ApprovalCase, arguments: Mapping[str, Any]) ->
     return ApprovalPrompt(
         text=f"Send to {to}: {visible(text)}\n{why}",
         digest=action_digest("input", process, command, text),
+        locked=verdict.locked,
+        to_model=not case.scope.ask_all,
     )
 
 
@@ -179,7 +212,9 @@ async def process(
     if not id:
         raise UserError(f"{action} needs the id of a process.")
     if action == "write":
-        _refuse_never((await _judge_line(invocation.services, invocation.session, id, text))[1])
+        _, verdict = await _judge_line(invocation.services, invocation.session, id, text)
+        _refuse_never(verdict)
+        invocation.services.get(CommandRules).written.note(invocation.session, verdict.written)
         await processes.write(invocation.session, id, (text + "\n").encode())
         return f"Sent to {id}."
     if action == "kill":

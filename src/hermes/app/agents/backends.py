@@ -28,7 +28,7 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 
 from hermes import plugins
-from hermes.agent.danger.paths import CommandScope, is_free_workspace, is_wide
+from hermes.agent.danger.paths import CommandScope, UserLocks, is_free_workspace, is_wide
 from hermes.app.agents.ladder import (
     BoundaryChoice,
     Commander,
@@ -463,14 +463,12 @@ def is_led_away(folder: str) -> bool:
 class WorldScopes:
     """What an agent's commands may do without asking, by the world they run in. `closed` are the homes of the
     gateway and its agents; another machine or a sandbox may hold one too, at the usual place.
-    `denied` are the patterns of commands that are never run, as they are now."""
+    `locks` tells what the operator says about commands, as it is now."""
 
-    def __init__(
-        self, profile: Profile, closed: tuple[str, ...], denied: Callable[[], tuple[str, ...]]
-    ) -> None:
+    def __init__(self, profile: Profile, closed: tuple[str, ...], locks: Callable[[], UserLocks]) -> None:
         self._profile = profile
         self._closed = closed
-        self._denied = denied
+        self._locks = locks
         self._scopes: dict[World, CommandScope] = {}
 
     async def of(self, world: World) -> CommandScope:
@@ -478,7 +476,10 @@ class WorldScopes:
             if len(self._scopes) >= _MOST_SCOPES:
                 self._scopes.clear()
             self._scopes[world] = await asyncio.to_thread(self._make, world)
-        return replace(self._scopes[world], deny=self._denied())
+        locks = self._locks()
+        return replace(
+            self._scopes[world], deny=locks.deny, ask=locks.ask, allow=locks.allow, folders=locks.folders
+        )
 
     def _make(self, world: World) -> CommandScope:
         workspace = Path(world.workspace)

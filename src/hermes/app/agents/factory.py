@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from hermes import plugins
+from hermes.agent.danger.paths import UserLocks
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall
 from hermes.app.agents.backends import AgentBackends, BoundAgent, GatewayBackends, WorldScopes
@@ -38,7 +40,7 @@ from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import Backend, Egress, Media, ProcessView
 from hermes.domain.services import ToolServices
 from hermes.domain.settings.live import LiveSettings
-from hermes.domain.settings.settings import AUTO, PluginOptions, Profile
+from hermes.domain.settings.settings import AUTO, PluginOptions, Profile, Settings
 from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.toolbox import Toolbox, ToolSource
@@ -65,6 +67,14 @@ class AgentSurroundings(Struct, frozen=True, kw_only=True):
     loops: Supervisor
     live: LiveSettings
     egress: AppEgress
+
+
+def _locks(settings: Settings) -> UserLocks:
+    approvals = settings.approvals
+    folders = tuple(os.path.normpath(os.path.expanduser(folder)) for folder in approvals.allow_folders)
+    return UserLocks(
+        deny=approvals.deny, ask=approvals.ask, allow=settings.command_allowlist, folders=folders
+    )
 
 
 class AgentFactory:
@@ -216,6 +226,7 @@ class AgentFactory:
             system=lambda session: prompt.build(),
             clock=self._overrides.clock,
             ask_model=self.models.asker(profile.agent, self._overrides.clock),
+            smart=lambda: self._around.live.now.approvals.mode == "smart",
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
             link_hosts=lambda: settings.approvals.link_hosts,
         )
@@ -238,7 +249,7 @@ class AgentFactory:
         return HomeJobs(profile.home, self._around.environ, backends, self._loaded.secrets.redact)
 
     def _scopes(self, profile: Profile) -> WorldScopes:
-        return WorldScopes(profile, self._closed, lambda: self._around.live.now.approvals.deny)
+        return WorldScopes(profile, self._closed, lambda: _locks(self._around.live.now))
 
     def workspace(self, home: Path) -> Path:
         return self._overrides.workspace or home / WORKSPACE

@@ -172,6 +172,14 @@ class ApprovalSettings:
     deny: Names = setting(
         (), "Commands that are never run, with `*` and `?` for anything, like `git push*`.", instead=EVERY_ONE
     )
+    ask: Names = setting(
+        (),
+        "Commands that are asked for each time, whatever was allowed before: `/yolo` and `off` too.",
+        instead=EVERY_ONE,
+    )
+    allow_folders: Names = setting(
+        (), "Folders besides the workspace in which deleting and writing is not asked for; full paths."
+    )
     timeout: float = setting(3600.0, "Seconds a request for approval stays open.", least=0)
     destructive_slash_confirm: bool = setting(
         False, "Ask before `/new` and `/undo` leave something behind.", instead=True
@@ -538,6 +546,11 @@ class Settings:
         {},
         "The only toolsets of agents on a platform, an account (`telegram@work`), or `cli`, `cron`, "
         "`api_server`, `webhook`: `{telegram: [file, todo]}`.",
+    )
+    command_allowlist: Names = setting(
+        (),
+        "Beginnings of commands that nobody is asked about, like `npm run *`. They cover one plain command, "
+        "without pipes, redirections or variables; never what is denied, always asked for or of Hermes.",
     )
     timezone: str = setting(
         "", "Like `Europe/Berlin`; empty = the machine's.", env="HERMES_TIMEZONE", form="timezone"

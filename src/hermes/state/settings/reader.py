@@ -55,8 +55,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 Entry = tuple[str, Any] | None
 """A section of a table under its name; None if it does not count."""
-_DENY = "approvals.deny"
-"""A list of which nothing may get lost: `5` or an empty item in it was meant to be a command."""
+_DENY = frozenset({"approvals.deny", "approvals.ask"})
+"""Lists of which nothing may get lost: `5` or an empty item in one was meant to be a command."""
 
 
 def _is_blank(node: YamlNode, *, strict: bool = True) -> bool:
@@ -67,7 +67,7 @@ def _is_blank(node: YamlNode, *, strict: bool = True) -> bool:
 
 
 def _is_text(item: YamlScalar, path: str) -> bool:
-    if path != _DENY or item.unreadable:
+    if path not in _DENY or item.unreadable:
         return True
     return isinstance(values.typed(item, item.text), str) and bool(item.text.strip())
 
@@ -505,7 +505,7 @@ class SettingsReader:
             if knob.many if isinstance(node, YamlList) else knob.kind is Secret:
                 written = "this"
             message = f"{path} must be {error.expected}, not {written}."
-            if path == _DENY:
+            if path in _DENY:
                 self.findings.stop(node.line, message, "Write each command as a text in quotes.")
             else:
                 self.findings.problem(node.line, message, error.remedy)

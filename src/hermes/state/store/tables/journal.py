@@ -83,7 +83,8 @@ class JournalTable(ScopedTable):
         parts = field_names(Usage)
         sums = ", ".join(f"coalesce(sum(json_extract(body, '$.usage.{part}')), 0)" for part in parts)
         sql = f"""SELECT count(*) FILTER (WHERE kind = 'model_said'), {sums} FROM journal
-            WHERE session = ? AND kind IN ('model_said', 'tool_finished') AND {_OURS}"""
+            WHERE session = ? AND kind IN ('model_said', 'tool_started', 'tool_finished', 'asked')
+            AND {_OURS}"""
         row = self._db.one(sql, session, self._agent)
         assert row is not None
         return row[0], Usage(**dict(zip(parts, row[1:], strict=True)))
