@@ -32,6 +32,7 @@ BENCHES = (
     "platforms",
     "text",
     "redaction",
+    "danger",
 )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
@@ -35,13 +35,19 @@ def _rules(table: str, *, bundled: str = "A-Za-z0-9") -> Iterator[Row]:
     for row in (row for row in rows if not row.startswith("#")):
         programs, _, breach = row.partition(": ")
         rule, *conditions = re.split(" (starts|args|if|unless) ", breach)
-        patterns = [re.compile(text, re.DOTALL) for text in conditions[1::2]]
-        yield programs, partial(_find_rule, rule, list(zip(conditions[::2], patterns, strict=True)))
+        yield programs, partial(_find_rule, rule, list(zip(conditions[::2], conditions[1::2], strict=True)))
 
 
-def _find_rule(rule: str, conditions: list[tuple[str, re.Pattern[str]]], call: ShellCall) -> None:
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """Made when its row is first looked at: most programs are never used."""
+    return re.compile(text, re.DOTALL)
+
+
+def _find_rule(rule: str, conditions: list[tuple[str, str]], call: ShellCall) -> None:
     words = call.plain_args
-    for kind, pattern in conditions:
+    for kind, text in conditions:
+        pattern = _pattern(text)
         if kind in ("starts", "args"):
             chosen = words if kind == "args" else _verbs(call.name, words)
             lines = "".join(word.replace("\n", " ") + "\n" for word in chosen)
@@ -77,6 +83,8 @@ _NAMES_HOSTS = names.SILENT | names.READERS | names.listed("curl wget ping nc se
 
 
 def find_effects(call: ShellCall) -> None:
+    if call.args[-1:] == ["--help"] and len(call.args) <= 2:
+        return
     rows = _TABLE.get(_MAKES_DISKS.sub("mkfs", call.name))
     for find in rows or ():
         find(call)
@@ -206,7 +214,7 @@ def _download_target(call: ShellCall) -> None:
 def _web(call: ShellCall) -> None:
     """curl, wget: what leaves with the request, and what else they are told to do."""
     args = call.plain_args
-    addresses = [arg for arg in args if re.match(r"(\w+://|[\w-]+(\.[\w-]+)+(/|$|:))", arg)]
+    addresses = [arg for arg in args if re.match(r"(\w+://|localhost\b|[\w-]+(\.[\w-]+)+(/|$|:))", arg)]
     local = bool(addresses) and all(map(_LOCAL.fullmatch, addresses))
     if any(map(_METADATA.search, args)):
         call.find("net.metadata")

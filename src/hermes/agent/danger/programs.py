@@ -361,8 +361,11 @@ def _flock(call: ShellCall) -> Commands:
     return [args[2]] if len(args) > 2 and args[1] == "-c" else [args[1:]]
 
 
+_SAYS_HELLO = re.compile(r"(-[Tv]+ )+git@(github\.com|gitlab\.com|bitbucket\.org|codeberg\.org)")
+
+
 def _ssh(call: ShellCall) -> Commands:
-    if set(call.args) & {"-V", "-G", "-Q"}:
+    if set(call.args) & {"-V", "-G", "-Q"} or _SAYS_HELLO.fullmatch(" ".join(call.plain_args)):
         return
     call.find("run.remote")
     for arg, next_ in call.walk("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"):

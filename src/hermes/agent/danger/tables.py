@@ -187,7 +187,8 @@ go: package.foreign starts (.*\n)?[\w.-]+/\S+@
 deno: package.change starts (install|upgrade|x)\n
 deno: run.download starts (.*\n)?(https?:|npm:|jsr:)
 deno: run.code starts (run|serve|repl)\n if -A|--allow-(all|run|write|net|ffi|env|sys).*
-npm yarn pnpm bun: run.download starts (exec|x|dlx|create|init\n.)
+npm bun: run.download starts (exec|x)\n
+npm yarn pnpm bun: run.download starts (dlx|create|init\n.)
 uv pipx: run.download starts tool\nrun\n
 uv: run.download starts run\n if --with(=.*)?|https?://.*
 nix nix-shell nix-build nix-env guix: run.download if (?!--version|--help|flake|show|search|eval|fmt).+

@@ -13,6 +13,8 @@ _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^]=]*\])?(\+?=)")
 _REDIRECT = re.compile(r"(\d+|\{[A-Za-z_]\w*\})?(<<<|<<-|<<|<>|>>|>\||>&|<&|&>>|&>|<(?!\()|>(?!\())")
 _KEYWORD = re.compile(r"[a-z]+(?=[\s;&|()<>]|$)|!(?=\s)|[{}](?=[\s;&|)]|$)|\[\[(?=\s)|\]\]|-p(?=\s)")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n|(?:\A|(?<=[ \t\n;&|()]))#[^\n]*)*")
+_COPROCESS = re.compile(r"[A-Za-z_]\w*[ \t]+(?=[{(]|(?:while|until|for|if|case|select)\s|\[\[)")
+"""The name of one, which only a compound command may have."""
 _NEXT = re.compile(r";(?!;)")
 _AND_OR = re.compile(r"&&|\|\|")
 _BESIDE = re.compile(r"&(?!>)")
@@ -142,6 +144,7 @@ class _Reader:
                 return self._function(syntax.plain(self._word()))
             case "coproc":
                 self._blanks()
+                self._take(_COPROCESS)
                 return _beside(self._command())
         return self._simple()
 
