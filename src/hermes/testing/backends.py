@@ -107,8 +107,15 @@ def make_boxed(name: str, request: BackendRequest) -> Backend:
     return cast(Backend, BoxedBackend(make_local(request), world))
 
 
+class _NoFiles:
+    async def stat(self, session: str, path: str) -> None:
+        return None
+
+
 class NoBackend:
-    """Says where it is, and does nothing."""
+    """Says where it is, has no files, and does nothing."""
+
+    files = _NoFiles()
 
     async def place(self, session: str = "") -> World:
         return NOWHERE
