@@ -6,9 +6,10 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
@@ -19,10 +20,12 @@ from hermes.domain.word import replace
 from hermes.execution.egress.broker import AgentBroker, BoundSecret
 from hermes.execution.egress.client import EgressClient
 from hermes.execution.egress.parts import EgressParts
-from hermes.execution.egress.proxy import SandboxProxy
 from hermes.execution.egress.reach import Reach
 from hermes.execution.egress.wire import Wire, check_proxy
 from hermes.state.home.locks import runtime_folders
+
+if TYPE_CHECKING:
+    from hermes.execution.egress.proxy import SandboxProxy
 
 FOLDER = "egress"
 _LONGEST = 85
@@ -41,7 +44,14 @@ class AppEgress:
         self._reaches: list[tuple[SecuritySettings, Reach]] = []
         self._key = b""
         self.parts = EgressParts(reach=self._reach, wire=self._wire, broker=self._broker)
-        self.proxy = SandboxProxy(egress_folder(home, environ), self.parts)
+        self._folder = egress_folder(home, environ)
+
+    @cached_property
+    def proxy(self) -> SandboxProxy:
+        """Loaded by the first sandbox that may reach some hosts."""
+        from hermes.execution.egress.proxy import SandboxProxy
+
+        return SandboxProxy(self._folder, self.parts)
 
     def check(self, settings: Settings) -> None:
         """A `UserError` if what settings say of the ways out cannot hold. Reads files, so it runs in a
@@ -64,13 +74,14 @@ class AppEgress:
         variables = self._broker(agent).variables
         return replace(
             request,
-            open_egress=partial(self.proxy.open, agent, request.network),
+            open_egress=lambda: self.proxy.open(agent, request.network),
             environ={**request.environ, **variables},
             passthrough=(*request.passthrough, *variables),
         )
 
     async def close(self) -> None:
-        await self.proxy.close()
+        if "proxy" in self.__dict__:
+            await self.proxy.close()
 
     def _reach(self) -> Reach:
         security = self._settings().security

@@ -12,7 +12,6 @@ from typing import TypeVar, TypeVarTuple
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import FileMatches, FileSearch, FileView
 from hermes.execution.files.paths import PathsOfSessions, view_of
-from hermes.execution.files.search import search_tree
 from hermes.execution.files.work import find_file, list_folder, read_file, why_not, write_file
 
 T = TypeVar("T")
@@ -49,6 +48,8 @@ class LocalFiles(PathsOfSessions):
         full = await self.resolve(search.session, search.under)
         if not await asyncio.to_thread(os.path.exists, full):
             raise UserError(f"There is no {full}.")
+        from hermes.execution.files.search import search_tree
+
         return await asyncio.to_thread(search_tree, full, search)
 
 
