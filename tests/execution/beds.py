@@ -23,7 +23,7 @@ from hermes.execution.sandboxes.box import PATH, SandboxBackend
 from hermes.execution.sandboxes.bubblewrap import WORKSPACE, make_bubblewrap
 from hermes.execution.sandboxes.landlock import make_landlock, why_unusable
 from hermes.testing.backend_suite import GRANTED, GRANTED_NAME, SECRET, SECRET_NAME, Bed
-from hermes.testing.backends import backend_request, local_backend, piped_backend
+from hermes.testing.backends import backend_request, far_backend, local_backend
 
 ENVIRON = {**os.environ, SECRET_NAME: SECRET, GRANTED_NAME: GRANTED}
 
@@ -62,8 +62,8 @@ def make_local_bed(home: Path, workspace: Path) -> Bed:
     return Bed(backend=backend, folder=folder, granted=True, again=make, kill=partial(kill_server, server))
 
 
-def make_piped_bed(home: Path, workspace: Path) -> Bed:
-    backend = piped_backend(home=home, workspace=workspace, environ=ENVIRON)
+def make_far_bed(home: Path, workspace: Path) -> Bed:
+    backend = far_backend(home=home, workspace=workspace, environ=ENVIRON)
     return Bed(backend=backend, folder=str(workspace))
 
 
@@ -101,7 +101,7 @@ async def kill_server(server: ForkServer) -> None:
 MakeBed = Callable[[Path, Path], Bed]
 BEDS: Mapping[str, MakeBed] = {
     "local": make_local_bed,
-    "piped": make_piped_bed,
+    "far": make_far_bed,
     "bubblewrap": make_bubblewrap_bed,
     "landlock": make_landlock_bed,
 }

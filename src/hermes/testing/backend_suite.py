@@ -179,7 +179,14 @@ async def check_what_is_granted_is_there(bed: Bed) -> None:
         "SHLVL",
         "_",
     }
-    assert names - usual <= {GRANTED_NAME, "HOSTNAME", "SSH_CLIENT", "SSH_CONNECTION", "MAIL"}, names
+    assert names - usual <= {
+        GRANTED_NAME,
+        "HOSTNAME",
+        "SSH_CLIENT",
+        "SSH_CONNECTION",
+        "MAIL",
+        "HERMES_MARK",
+    }, names
 
 
 async def check_bytes_are_kept(bed: Bed) -> None:

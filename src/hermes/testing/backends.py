@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from hermes.agent.danger.paths import CommandScope
 from hermes.app.agents.ladder import SandboxProbes
+from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.world import (
     OPEN_NETWORK,
@@ -19,9 +20,9 @@ from hermes.domain.ports.world import (
     World,
 )
 from hermes.domain.settings.settings import Profile, Settings
-from hermes.execution.commands.stdio import stdio_runner
-from hermes.execution.commands.transport import PipeTransport
-from hermes.execution.local.backend import LocalBackend, build_environment, find_shell, make_local
+from hermes.execution.far.backend import FarBackend
+from hermes.execution.far.shipping import FarFacts
+from hermes.execution.local.backend import LocalBackend, build_environment, make_local
 from hermes.execution.sandboxes.probe import SandboxProbe
 from hermes.state.files.outgoing import SendRules
 
@@ -58,11 +59,36 @@ def backend_request(
     )
 
 
-def piped_backend(*, home: Path, workspace: Path, environ: Mapping[str, str]) -> LocalBackend:
-    """The same by pipes to a process for each command, as in a container or on another machine."""
-    env, shell = build_environment(environ), find_shell(environ)
-    transport = PipeTransport(stdio_runner(shell), env)
-    return LocalBackend(home=home, env=env, workspace=workspace, shell=shell, transport=transport)
+def far_backend(*, home: Path, workspace: Path, environ: Mapping[str, str]) -> FarBackend:
+    """The same by pipes to a far end, as in a container or on another machine."""
+    place = HerePlace(workspace, build_environment(environ))
+    return FarBackend(place, states=home / "cache/shells", given={})
+
+
+class HerePlace:
+    """This machine as a far world."""
+
+    alone = False
+
+    def __init__(self, workspace: Path, env: Mapping[str, str]) -> None:
+        self._workspace = workspace
+        self.tool_env = env
+
+    async def open(self) -> None:
+        return
+
+    def reach(self, argv: Sequence[str]) -> list[str]:
+        return list(argv)
+
+    async def explain(self, words: str) -> HermesError | None:
+        return Unreachable(f"this machine cannot run anything ({words})")
+
+    def world(self, facts: FarFacts | None) -> World:
+        home = self.tool_env["HOME"]
+        return World(workspace=str(self._workspace), home=home, system="here", shell="bash", host="here")
+
+    async def close(self, *, only_orphans: bool = False) -> None:
+        return
 
 
 _KINDS = {"docker": Boundary.CONTAINER, "bubblewrap": Boundary.SANDBOX, "landlock": Boundary.WEAK}

@@ -158,6 +158,69 @@ class TerminalSettings:
         env="TERMINAL_LIFETIME_SECONDS",
         least=0,
     )
+    docker_image: str = setting(
+        "nikolaik/python-nodejs:python3.11-nodejs20",
+        "The image of containers. It must be on this machine: nothing is fetched unasked.",
+        env="TERMINAL_*",
+    )
+    docker_binary: str = setting(
+        "auto",
+        "The program that runs containers, by name or path; `auto` = docker, or podman where docker does not "
+        "answer.",
+        env="TERMINAL_*",
+    )
+    docker_runtime: str = setting(
+        "", "The OCI runtime of containers, like `runsc` for gVisor; empty = the usual one.", env="TERMINAL_*"
+    )
+    docker_network: bool = setting(
+        True, "Whether a container may have any network at all.", env="TERMINAL_*", instead=False
+    )
+    docker_volumes: Names = setting(
+        (),
+        "Further folders in containers, as `host:container[:ro]`; none that holds a home of Hermes or the "
+        "socket of a container engine.",
+        env="TERMINAL_*",
+    )
+    docker_mount_cwd_to_workspace: bool = setting(
+        False,
+        "Bind the folder that a session works in as `/workspace`; else containers have one of their own, in "
+        "the home's `sandboxes/`.",
+        env="TERMINAL_*",
+    )
+    docker_env: Names = setting((), "Variables of commands in containers, as `NAME=value`.")
+    docker_forward_env: Names = setting(
+        (), "Variables of the gateway that commands in containers see too.", env="TERMINAL_*"
+    )
+    docker_extra_args: Names = setting(
+        (),
+        "Further options of `docker run`. With one that may open the container, it counts as a weak sandbox.",
+        env="TERMINAL_*",
+    )
+    docker_run_as_host_user: bool = setting(
+        False,
+        "Run commands in containers as the user of the gateway also if that is root, not as user 1000.",
+        env="TERMINAL_*",
+    )
+    container_cpu: float = setting(
+        1.0, "Processors that a container may use; 0 = all.", env="TERMINAL_*", least=0
+    )
+    container_memory: int = setting(
+        5120, "Megabytes of memory that a container may use; 0 = all.", env="TERMINAL_*", least=0
+    )
+    container_disk: int = setting(
+        51200, "Megabytes that a file in a container may have; 0 = no limit.", env="TERMINAL_*", least=0
+    )
+    container_persistent: bool = setting(
+        True,
+        "Keep a container and its folders for the next time; else both go with the last use.",
+        env="TERMINAL_*",
+    )
+    ssh_host: str = setting("", "The machine on which the backend `ssh` runs commands.", env="TERMINAL_*")
+    ssh_user: str = setting("", "The user there; empty = as ssh itself decides.", env="TERMINAL_*")
+    ssh_port: int = setting(22, "The port of its ssh server.", env="TERMINAL_*", least=1, most=65535)
+    ssh_key: str = setting(
+        "", "The file with the private key; empty = the keys that ssh finds by itself.", env="TERMINAL_*"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

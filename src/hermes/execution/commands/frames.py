@@ -31,6 +31,12 @@ SHELL_STATE = b"s"
 SAVED = b"v"
 GONE = b"g"
 ENDED = b"x"
+# On a stream that carries one command after another (`execution/far`): the far end says READY when it waits
+# for a request, so also when nothing of the last command is left. A request may be a QUERY instead: a script
+# for `sh`, behind its INPUT; its whole output comes as UNREAD, then ENDED.
+READY = b"y"
+QUERY = b"q"
+INPUT = b"i"
 
 Frame = tuple[bytes, bytes]
 _LONGEST_HEADER = 24

@@ -34,7 +34,7 @@ class ShellCommands:
         self._transport = transport
         self._states = states
         self._env = env
-        self._kept = kept
+        self.kept = kept
         self._find_folder = find_folder
         self._running = 0
         self.processes = ProcessTable()
@@ -99,7 +99,7 @@ class ShellCommands:
         request = {
             frames.FOLDER: cwd,
             frames.STATE: (state.exports or _exports(self._env)) + _exports(command.env),
-            frames.KEEP: f"{self._kept}/{id}.txt",
+            frames.KEEP: f"{self.kept}/{id}.txt",
             frames.COMMAND: command.text,
         }
         parts = {letter: _encoded(text) for letter, text in request.items()}

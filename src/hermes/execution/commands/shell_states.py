@@ -18,8 +18,9 @@ from msgspec import Struct
 _KEPT = 256
 _LARGEST = 256_000
 _QUOTED = r"""(?:"(?:[^"\\$`]|\\.)*"|\$'(?:[^'\\]|\\.)*')"""
+_POSIX = r"""(?:'[^']*'|"'+"|\\')+"""
 _STATEMENT = re.compile(
-    rf"(?:declare -[A-Za-z]+|export) (?:(?P<plain>[A-Za-z_]\w*(?:={_QUOTED})?)"
+    rf"(?:declare -[A-Za-z]+|export) (?:(?P<plain>[A-Za-z_]\w*(?:=(?:{_QUOTED}|{_POSIX}))?)"
     rf"|[A-Za-z_]\w*=\((?:\[(?:[^]\"$`\\]|{_QUOTED})*\]={_QUOTED} ?)*\))\n",
     re.DOTALL,
 )
@@ -38,7 +39,7 @@ class ShellStates:
 
     def __init__(self, folder: Path, *, start: str, elsewhere: bool = False) -> None:
         self._folder = folder
-        self._start = start
+        self.start = start
         self._elsewhere = elsewhere
         self._states: dict[str, ShellState] = {}
 
@@ -47,15 +48,15 @@ class ShellStates:
         if state is None:
             loaded = await asyncio.to_thread(self._load, session)
             # A command may have ended meanwhile, and knows better.
-            state = self._states.get(session) or loaded or ShellState(cwd=self._start)
+            state = self._states.get(session) or loaded or ShellState(cwd=self.start)
             self._keep(session, state)
         if not self._elsewhere and await asyncio.to_thread(self._is_led_away, state.cwd):
-            return ShellState(cwd=self._start, exports=state.exports)
+            return ShellState(cwd=self.start, exports=state.exports)
         return state
 
     def _is_led_away(self, cwd: str) -> bool:
         """Whether a link stands now where the folder was, or above it: its real path was stored."""
-        return cwd != self._start and os.path.realpath(cwd) != cwd
+        return cwd != self.start and os.path.realpath(cwd) != cwd
 
     async def put(self, session: str, state: ShellState) -> None:
         self._keep(session, state)

@@ -1,17 +1,15 @@
 """What carries the frames of a command: one stream of bytes for each, so that a flood on one stalls no other.
 
-A transport gives the gateway a `Connection` to a supervisor that waits for a request. The one here starts a
-process per command and talks to its pipes, which is all that `docker exec -i` and `ssh` offer."""
+A transport gives the gateway a `Connection` to a supervisor that waits for a request: sockets of a fork
+server on this machine, pipes of a program (`docker exec -i`, `ssh`) elsewhere."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from hermes.domain.errors import Unreachable
 from hermes.execution.commands.frames import Frame, FrameDecoder, pack_frame
 
 _READ = 1 << 16
@@ -58,33 +56,3 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Let go of what it holds; it may connect again afterwards."""
-
-
-class PipeTransport:
-    """Runs `argv` for each command, and speaks with it over its standard input and output."""
-
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
-        self._argv = argv
-        self._env = env
-        self._left: set[asyncio.Task[int]] = set()
-
-    async def connect(self) -> Connection:
-        pipe = asyncio.subprocess.PIPE
-        try:
-            child = await asyncio.create_subprocess_exec(
-                *self._argv, stdin=pipe, stdout=pipe, env=dict(self._env), start_new_session=True, cwd="/"
-            )
-        except OSError as error:
-            raise Unreachable(f"{self._argv[0]} cannot be started ({error.strerror})") from error
-        assert child.stdin is not None and child.stdout is not None
-        leaving = asyncio.create_task(child.wait(), name=f"command runner {child.pid}")
-        self._left.add(leaving)
-        leaving.add_done_callback(self._left.discard)
-        return Connection(child.stdout, child.stdin)
-
-    async def close(self) -> None:
-        """Each child leaves by itself once its connection is closed."""
-        if self._left:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_END_SECONDS):
-                    await asyncio.wait(tuple(self._left))

@@ -15,13 +15,13 @@ class PathsOfSessions:
 
     def __init__(self, cwd: Callable[[str], Awaitable[str]], home: str) -> None:
         self._cwd = cwd
-        self._home = home
+        self.home = home
 
     async def resolve(self, session: str, path: str) -> str:
         if "\0" in path:
             raise UserError("A path cannot contain a NUL character.")
         if path == "~" or path.startswith("~/"):
-            path = self._home + path[1:]
+            path = self.home + path[1:]
         return join_path(await self._cwd(session), path or ".")
 
 

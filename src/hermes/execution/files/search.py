@@ -26,46 +26,78 @@ SKIPPED = frozenset(
         ".pytest_cache", ".ruff_cache", ".cache", ".idea", "site-packages",
     }
 )  # fmt: skip
-_LARGEST = 4 << 20
+LARGEST = 4 << 20
 _LONGEST_LINE = 300
 _PER_FILE = 100
 _SECONDS = 15.0
 _FILE_SECONDS = 5.0
 """What an expression may take in one file; one that needs more may never end."""
+IGNORE_FILE = ".gitignore"
+_MOST_IGNORED = 65_536
 _MOST_RULES = 1000
 """Of one `.gitignore`."""
 
 
 def search_tree(root: str, search: FileSearch) -> FileMatches:
     """Matches under a folder (or in one file), in the order of the paths."""
-    pattern = None if search.names else _compile(search.pattern)
-    glob = search.pattern if search.names else search.glob or "*"
-    deadline = time.monotonic() + _SECONDS
-    matches: list[Match] = []
-    files = 0
-    for path in [root] if os.path.isfile(root) else _walk(root, (), search, deadline):
-        files += 1
-        if time.monotonic() > deadline:
+    gathering = Gathering(root, search)
+    for path in [root] if os.path.isfile(root) else _walk(root, (), search, gathering.deadline):
+        if not gathering.goes_on:
             break
+        if gathering.wants(path):
+            gathering.add(path, None if search.names else _read(path))
+    return gathering.result()
+
+
+class Gathering:
+    """What is found in one search, file by file, wherever their contents come from."""
+
+    def __init__(self, root: str, search: FileSearch) -> None:
+        self._root = root
+        self._search = search
+        self._pattern = None if search.names else _compile(search.pattern)
         # A glob without a slash is matched by the last part of a path, one with it by the whole.
-        if not fnmatch.fnmatchcase(
-            os.path.relpath(path, root) if "/" in glob else os.path.basename(path), glob
-        ):
-            continue
+        self._glob = search.pattern if search.names else search.glob or "*"
+        self._matches: list[Match] = []
+        self._files = 0
+        self._full = False
+        self.deadline = time.monotonic() + _SECONDS
+
+    @property
+    def goes_on(self) -> bool:
+        return not self._full and time.monotonic() <= self.deadline
+
+    def wants(self, path: str) -> bool:
+        self._files += 1
+        name = os.path.relpath(path, self._root) if "/" in self._glob else os.path.basename(path)
+        return fnmatch.fnmatchcase(name, self._glob)
+
+    def add(self, path: str, data: bytes | None) -> None:
+        """A file and what is in it; nothing if only its name counts."""
         try:
-            for match in [Match(path=path)] if pattern is None else _matching_lines(path, pattern, deadline):
-                if len(matches) >= search.limit:
-                    return FileMatches(matches=tuple(matches), more=True, files=files)
-                matches.append(match)
+            for match in self._look(path, data):
+                if len(self._matches) >= self._search.limit:
+                    self._full = True
+                    return
+                self._matches.append(match)
         except TimeoutError:
-            if time.monotonic() > deadline:
-                break
-            shown = os.path.basename(path) if path == root else os.path.relpath(path, root)
+            if time.monotonic() > self.deadline:
+                return
+            shown = os.path.basename(path) if path == self._root else os.path.relpath(path, self._root)
             raise UserError(
-                f"“{one_line(search.pattern, 100)}” takes too long in {shown} and was given up.",
+                f"“{one_line(self._search.pattern, 100)}” takes too long in {shown} and was given up.",
                 hint="Repeats within repeats, like (a|aa)+, may never end. Search for something simpler.",
             ) from None
-    return FileMatches(matches=tuple(matches), more=time.monotonic() > deadline, files=files)
+
+    def _look(self, path: str, data: bytes | None) -> Iterator[Match]:
+        if self._pattern is None:
+            yield Match(path=path)
+        elif data is not None:
+            yield from _matching_lines(path, data, self._pattern, self.deadline)
+
+    def result(self) -> FileMatches:
+        more = self._full or time.monotonic() > self.deadline
+        return FileMatches(matches=tuple(self._matches), more=more, files=self._files)
 
 
 def _compile(expression: str) -> regex.Pattern[bytes]:
@@ -87,14 +119,19 @@ def _compile(expression: str) -> regex.Pattern[bytes]:
         ) from None
 
 
-def _matching_lines(path: str, pattern: regex.Pattern[bytes], deadline: float) -> Iterator[Match]:
+def _read(path: str) -> bytes | None:
     try:
-        if os.path.getsize(path) > _LARGEST:
-            return
+        if os.path.getsize(path) > LARGEST:
+            return None
         with open(path, "rb") as file:
-            data = file.read()
+            return file.read()
     except OSError:
-        return
+        return None
+
+
+def _matching_lines(
+    path: str, data: bytes, pattern: regex.Pattern[bytes], deadline: float
+) -> Iterator[Match]:
     if b"\0" in data[:8192]:
         return
     seconds = min(_FILE_SECONDS, max(deadline - time.monotonic(), 0.001))
@@ -115,15 +152,15 @@ def _matching_lines(path: str, pattern: regex.Pattern[bytes], deadline: float) -
 
 
 def _walk(
-    folder: str, ignored: tuple[_IgnoreFile, ...], search: FileSearch, deadline: float
+    folder: str, ignored: tuple[IgnoreRules, ...], search: FileSearch, deadline: float
 ) -> Iterator[str]:
     """Ends early at the deadline: what is hidden takes time, too."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
-    if any(entry.name == ".gitignore" for entry in entries):
-        ignored = (*ignored, _IgnoreFile(folder))
+    if any(entry.name == IGNORE_FILE for entry in entries):
+        ignored = (*ignored, read_ignored(folder))
     for entry in entries:
         if time.monotonic() > deadline:
             return
@@ -139,18 +176,21 @@ def _walk(
             yield from _walk(entry.path, ignored, search, deadline)
 
 
-class _IgnoreFile:
+def read_ignored(folder: str) -> IgnoreRules:
+    try:
+        with open(os.path.join(folder, IGNORE_FILE), encoding="utf-8", errors="replace") as file:
+            return IgnoreRules(folder, file.read(_MOST_IGNORED))
+    except OSError:
+        return IgnoreRules(folder, "")
+
+
+class IgnoreRules:
     """The first plain lines of one `.gitignore`; what begins with `!` is shown in any case."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, text: str) -> None:
         self._folder = folder
         self._rules: list[tuple[re.Pattern[str], bool, bool]] = []
-        try:
-            with open(os.path.join(folder, ".gitignore"), encoding="utf-8", errors="replace") as file:
-                lines = file.read(65_536).splitlines()
-        except OSError:
-            return
-        for line in lines:
+        for line in text[:_MOST_IGNORED].splitlines():
             rule = line.strip()
             if not rule or rule.startswith("#"):
                 continue

@@ -69,7 +69,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     processes: int = 512
     memory: int = 5120 * MIB
-    file: int = 51200 * MIB
+    file: int = 8192 * MIB
     open_files: int = 4096
     temporary: int = 1024 * MIB
     spared: int = 512 * MIB
@@ -78,20 +78,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         limits = {"RLIMIT_DATA": self.memory, "RLIMIT_FSIZE": self.file, "RLIMIT_NOFILE": self.open_files}
         if count_processes:
             limits["RLIMIT_NPROC"] = self.processes
-        held = {name: most for name, most in limits.items() if most}
-        return {**held, "RLIMIT_CORE": 0, "RLIMIT_MEMLOCK": 64 * MIB}
-
-
-def limits_of(request: BackendRequest) -> Limits:
-    """Those of the settings, which containers have too; 0 = none."""
-    terminal = request.profile.settings.terminal
-    memory, file = getattr(terminal, "container_memory", 5120), getattr(terminal, "container_disk", 51200)
-    return Limits(memory=memory * MIB, file=file * MIB)
-
-
-def is_kept(request: BackendRequest) -> bool:
-    """Whether its home outlives the sandbox."""
-    return bool(getattr(request.profile.settings.terminal, "container_persistent", True))
+        return {**limits, "RLIMIT_CORE": 0, "RLIMIT_MEMLOCK": 64 * MIB}
 
 
 class BoxFolders(Struct, frozen=True, kw_only=True):
@@ -170,12 +157,15 @@ def build_environment(request: BackendRequest, home: str, tools: str) -> dict[st
     env = {"PATH": f"{tools}:{PATH}", "HOME": home, "LANG": environ.get("LANG") or "C.UTF-8"}
     env |= {"TERM": "dumb", "USER": "agent", "LOGNAME": "agent", "SHELL": SHELL}
     env |= {name: environ[name] for name in names if name in environ}
-    if request.network.hosts and not request.network.open:
-        proxy = f"http://127.0.0.1:{PROXY_PORT}"
-        for name in ("http_proxy", "https_proxy", "all_proxy"):
-            env |= {name: proxy, name.upper(): proxy}
-        env |= dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1")
-    return env
+    return env | (proxy_environment() if request.network.hosts and not request.network.open else {})
+
+
+def proxy_environment() -> dict[str, str]:
+    """The variables by which programs find the forwarder inside."""
+    proxy = f"http://127.0.0.1:{PROXY_PORT}"
+    names = ("http_proxy", "https_proxy", "all_proxy")
+    env = {spelling: proxy for name in names for spelling in (name, name.upper())}
+    return env | dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1")
 
 
 def socket_families(*, internet: bool, unix: bool = False) -> list[int]:

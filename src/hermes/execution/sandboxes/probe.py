@@ -25,6 +25,8 @@ Probe = Callable[[Mapping[str, str]], Awaitable[SandboxProbe]]
 """Starts one for a moment, with everything that is promised of it. Takes the variables of the gateway."""
 
 PROBES = {
+    "docker": "hermes.execution.sandboxes.container:probe_docker",
+    "podman": "hermes.execution.sandboxes.container:probe_podman",
     "bubblewrap": "hermes.execution.sandboxes.bubblewrap:probe_bubblewrap",
     "landlock": "hermes.execution.sandboxes.landlock:probe_landlock",
 }

@@ -1,0 +1,421 @@
+"""The backends `docker` and `podman`: commands in a container, by the command line of either engine.
+
+One container per agent, workspace and network, found again after a restart by its labels. It is made when it
+is first needed, made anew when it is gone or the settings say otherwise, and removed at the end unless it is
+to be kept. What an earlier gateway of this home left behind and nobody can use goes at the first opening."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from hermes.domain.errors import HermesError, Unreachable, UserError
+from hermes.domain.ports.world import NO_NETWORK, BackendRequest, Boundary, World
+from hermes.domain.settings.settings import TerminalSettings
+from hermes.domain.text import one_line
+from hermes.execution.far.backend import FarBackend
+from hermes.execution.far.programs import ProgramEnd, run_program
+from hermes.execution.far.shipping import FarFacts
+from hermes.execution.sandboxes.box import PROXY_PORT, proxy_environment
+from hermes.execution.sandboxes.container_run import (
+    EGRESS,
+    HOME,
+    WORKSPACE,
+    ContainerPlan,
+    check_binds,
+    check_source,
+)
+from hermes.execution.sandboxes.probe import SandboxProbe
+
+DOCKER, PODMAN = "docker", "podman"
+FOLDER = "sandboxes"
+_ANSWER_SECONDS = 10.0
+_START_SECONDS = 50.0
+_USER = 1000
+_TOOL_ENV = (
+    "PATH", "HOME", "USER", "LANG", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
+    "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH",
+    "DOCKER_TLS_VERIFY", "CONTAINER_HOST", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF",
+)  # fmt: skip
+_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+# What lost its parent has become a child of the first process: nobody supervises it any more. It may take a
+# moment to get there.
+_SWEEP = """for i in 1 2 3; do for s in /proc/[0-9]*/stat; do
+read -r l 2>/dev/null <"$s" || continue; p=${l%% *}; set -- ${l##*) }
+[ "$2" = 1 ] && ! grep -qs HERMES_MARK= /proc/$p/environ && kill -KILL $p
+done; sleep 0.2 || sleep 1; done 2>/dev/null; true"""
+_CLEAR = "kill -KILL -1"
+
+
+def make_docker(request: BackendRequest) -> FarBackend:
+    """The entry `docker` of the group `hermes.backends`."""
+    return _make(request, DOCKER)
+
+
+def make_podman(request: BackendRequest) -> FarBackend:
+    """The entry `podman`: that engine and no other, unless the settings name one."""
+    return _make(request, PODMAN)
+
+
+def _make(request: BackendRequest, name: str) -> FarBackend:
+    place = ContainerPlace(request, name)
+    return FarBackend(place, states=place.folder / "shells", given=place.given)
+
+
+class ContainerEngine:
+    """The command line of docker or podman: whichever the settings name and answers first."""
+
+    def __init__(self, chosen: str, preferred: str, environ: Mapping[str, str]) -> None:
+        self.env = {name: environ[name] for name in _TOOL_ENV if environ.get(name)}
+        self.env.setdefault("PATH", _PATH)
+        named = (
+            [chosen] if chosen not in ("", "auto") else [PODMAN] if preferred == PODMAN else [DOCKER, PODMAN]
+        )
+        self._names = named
+        self.program = ""
+        self.is_podman = False
+
+    async def find(self) -> None:
+        """A `UserError` says what is missing."""
+        if self.program:
+            return
+        trouble: UserError | None = None
+        for name in self._names:
+            program = shutil.which(name, path=f"{self.env['PATH']}:{_PATH}")
+            if program is None:
+                continue
+            told = await run_program([program, "version"], self.env, _ANSWER_SECONDS)
+            if told.code == 0:
+                self.program = program
+                self.is_podman = b"podman" in told.output.lower()
+                return
+            trouble = trouble or _no_engine(program, told.complaint)
+        raise trouble or UserError(
+            f"There is no {' and no '.join(self._names)} on this machine.",
+            hint="Install docker.io or podman, or choose another backend (terminal.backend).",
+        )
+
+    async def run(self, *words: str, seconds: float = _ANSWER_SECONDS) -> ProgramEnd:
+        return await run_program([self.program, *words], self.env, seconds)
+
+
+class ContainerPlace:
+    """The far world of one container. The agent's own workspace is bound into it; the folder of a session
+    elsewhere only if the settings say so, else the container has one of its own."""
+
+    alone = True
+
+    def __init__(self, request: BackendRequest, name: str) -> None:
+        self._request = request
+        self._settings = settings = request.profile.settings.terminal
+        self._network = request.network if settings.docker_network else NO_NETWORK
+        self._engine: ContainerEngine = request.share(
+            ("container engine", name, settings.docker_binary),
+            lambda: ContainerEngine(settings.docker_binary, name, request.environ),
+        )
+        self._reaped: set[str] = request.share(("containers reaped", request.home), set)
+        words = (str(request.home), request.profile.agent, str(request.workspace), str(self._network))
+        self._task = f"{name}-{hashlib.sha256('|'.join(words).encode()).hexdigest()[:12]}"
+        self.folder = request.home / FOLDER / name / self._task.rpartition("-")[2]
+        self.tool_env = self._engine.env
+        self._plan: ContainerPlan | None = None
+        self._egress: Path | None = None
+        self._forwarder: asyncio.subprocess.Process | None = None
+        self._making = asyncio.Lock()
+
+    @property
+    def given(self) -> dict[str, str]:
+        environ, chosen = self._request.environ, self._settings
+        names = (*self._request.passthrough, *chosen.docker_forward_env)
+        given = {name: environ[name] for name in names if name in environ}
+        given |= dict(pair.partition("=")[::2] for pair in chosen.docker_env)
+        return given | (proxy_environment() if self._lists_hosts else {})
+
+    @property
+    def _lists_hosts(self) -> bool:
+        return bool(self._network.hosts) and not self._network.open
+
+    def world(self, facts: FarFacts | None) -> World:
+        return World(
+            workspace=WORKSPACE,
+            home=HOME,
+            system=f"Linux (container of {self._settings.docker_image})",
+            shell="bash, or sh where there is none",
+            sandbox="container",
+            boundary=self._describe().boundary,
+            network=self._network,
+        )
+
+    def reach(self, argv: Sequence[str]) -> list[str]:
+        return [self._engine.program, "exec", "-i", self._describe().name, *argv]
+
+    async def open(self) -> None:
+        await self._engine.find()
+        if self._lists_hosts:
+            if self._request.open_egress is None:
+                raise UserError(
+                    "The gateway has no egress proxy for the hosts that this container may reach."
+                )
+            self._egress = await self._request.open_egress()
+        self._plan = None
+        await asyncio.to_thread(self._check)
+        async with self._making:
+            await self._have()
+
+    async def explain(self, words: str) -> HermesError | None:
+        """A container that is gone is made anew."""
+        async with self._making:
+            if "no such container" in words.lower() or not await self._is_running():
+                await self._have()
+                return None
+        why = one_line(words, 200) or "it does not say why"
+        return Unreachable(f"the container cannot run anything ({why})")
+
+    async def close(self, *, only_orphans: bool = False) -> None:
+        if self._plan is None or not self._engine.program:
+            return
+        if only_orphans:
+            await self._engine.run("exec", self._plan.name, "sh", "-c", _SWEEP)
+            return
+        await self._end_forwarder()
+        if self._settings.container_persistent:
+            await self._engine.run("exec", self._plan.name, "sh", "-c", _CLEAR)
+        else:
+            await self._engine.run("rm", "-f", self._plan.name)
+            await asyncio.to_thread(shutil.rmtree, self.folder, True)
+
+    # --- making it ---
+
+    def _describe(self) -> ContainerPlan:
+        if self._plan is None:
+            self._plan = ContainerPlan(
+                name=f"hermes-{self._task}",
+                image=self._settings.docker_image,
+                user=self._user(),
+                settings=self._settings,
+                network=self._network,
+                labels={
+                    "hermes.home": _home_label(self._request.home),
+                    "hermes.agent": self._request.profile.agent,
+                    "hermes.task": self._task,
+                    "hermes.folder": str(self._request.home),
+                    "hermes.kept": str(int(self._settings.container_persistent)),
+                },
+                binds=self._binds(),
+                # An ordinary user's podman has user ids of its own, unless it is told to keep ours.
+                keep_id=self._engine.is_podman and os.getuid() != 0,
+            )
+        return self._plan
+
+    def _binds(self) -> dict[str, str]:
+        workspace = self._request.workspace
+        bound = self._settings.docker_mount_cwd_to_workspace or workspace.is_relative_to(self._request.home)
+        binds = {
+            WORKSPACE: os.path.realpath(workspace) if bound else str(self.folder / "workspace"),
+            HOME: str(self.folder / "home"),
+        }
+        return binds if self._egress is None else binds | {EGRESS: str(self._egress.parent)}
+
+    def _user(self) -> str:
+        """That of the gateway; root only if the settings want it."""
+        if os.getuid() == 0 and not self._settings.docker_run_as_host_user:
+            return f"{_USER}:{_USER}"
+        return f"{os.getuid()}:{os.getgid()}"
+
+    def _check(self) -> None:
+        """What must hold before anything is bound; makes the folders that are."""
+        environ, home = self._request.environ, self._request.home
+        homes = {home, Path(environ.get("HERMES_HOME") or home)}
+        homes |= {Path(environ.get("HOME") or "/root") / ".hermes"}
+        if home.parent.name == "agents":
+            homes.add(home.parent.parent)
+        runtime_folder = environ.get("XDG_RUNTIME_DIR", "")
+        check_binds(self._settings, homes, runtime_folder)
+        plan = self._describe()
+        workspace = Path(plan.binds[WORKSPACE])
+        check_source(str(workspace), homes, runtime_folder, inside=False)
+        ours = workspace.is_relative_to(os.path.realpath(home))
+        if not ours and not workspace.is_dir():
+            raise UserError(f"There is no folder {workspace} for the container.")
+        user, group = map(int, plan.user.split(":"))
+        if not ours and os.getuid() == 0 and user and workspace.stat().st_uid != user:
+            raise UserError(
+                f"Commands in a container run as user {user}, who may not change {workspace}.",
+                hint="Set terminal.docker_run_as_host_user: true, or work in another folder.",
+            )
+        for path in (workspace, Path(plan.binds[HOME])) if ours else (Path(plan.binds[HOME]),):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.getuid() == 0:
+                _give(path, user, group)
+
+    async def _have(self) -> None:
+        """The container runs afterwards, and nothing in it that was there before."""
+        plan, mine = self._describe(), None
+        for found in await self._of_home():
+            labels = found["Config"]["Labels"]
+            if found["Name"].lstrip("/") == plan.name:
+                mine = found
+            elif self._engine.program not in self._reaped and _is_orphan(labels, found):
+                await self._engine.run("rm", "-f", found["Id"])
+        self._reaped.add(self._engine.program)
+        if mine is not None:
+            fits = mine["Config"]["Labels"].get("hermes.digest") == plan.digest
+            if fits and mine["State"]["Running"]:
+                await self._engine.run("exec", plan.name, "sh", "-c", _CLEAR)
+                await self._lead_out()
+                return
+            await self._engine.run("rm", "-f", plan.name)
+        made = await self._engine.run(*plan.argv(), seconds=_START_SECONDS)
+        if made.code:
+            await self._engine.run("rm", "-f", plan.name)
+            raise _not_made(made.complaint, plan.image, self._engine.program)
+        await self._lead_out()
+
+    async def _lead_out(self) -> None:
+        """Have the forwarder run that leads to the listed hosts. It ends with our end of its input."""
+        await self._end_forwarder()
+        if self._egress is None:
+            return
+        text = resources.files("hermes.execution.egress").joinpath("forwarder.py").read_text("utf-8")
+        argv = [
+            "python3",
+            "-I",
+            "-c",
+            text,
+            "--until-stdin-ends",
+            str(PROXY_PORT),
+            f"{EGRESS}/{self._egress.name}",
+        ]
+        pipe = asyncio.subprocess.PIPE
+        self._forwarder = started = await asyncio.create_subprocess_exec(
+            *self.reach(argv), stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, env=self.tool_env,
+            cwd="/", start_new_session=True,
+        )  # fmt: skip
+        assert started.stdout is not None
+        listens = b""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                listens = await started.stdout.readline()
+        if listens.strip() != str(PROXY_PORT).encode():
+            raise UserError(
+                f"A container of {self._settings.docker_image} has no Python, so it reaches no listed host.",
+                hint="Choose another image (terminal.docker_image), or set the network to none or open.",
+            )
+
+    async def _end_forwarder(self) -> None:
+        forwarder, self._forwarder = self._forwarder, None
+        if forwarder is not None and forwarder.returncode is None:
+            assert forwarder.stdin is not None
+            forwarder.stdin.close()
+            with contextlib.suppress(ProcessLookupError):
+                forwarder.kill()
+            await forwarder.wait()
+
+    async def _is_running(self) -> bool:
+        told = await self._engine.run("inspect", "--format", "{{.State.Running}}", self._describe().name)
+        return told.code == 0 and told.output.strip() == b"true"
+
+    async def _of_home(self) -> list[dict[str, Any]]:
+        label = f"label=hermes.home={_home_label(self._request.home)}"
+        ids = (await self._engine.run("ps", "-aq", "--filter", label)).output.decode().split()
+        if not ids:
+            return []
+        told = await self._engine.run("inspect", *ids)
+        with contextlib.suppress(ValueError):  # one of them may just have gone
+            return list(json.loads(told.output))
+        return []
+
+
+def _give(folder: Path, user: int, group: int) -> None:
+    """What root made in a folder of ours belongs to the user of the container from now on."""
+    os.chown(folder, user, group, follow_symlinks=False)
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = os.path.join(place, name)
+            with contextlib.suppress(FileNotFoundError):
+                info = os.lstat(path)
+                if info.st_uid == 0 and (info.st_nlink == 1 or stat.S_ISDIR(info.st_mode)):
+                    os.chown(path, user, group, follow_symlinks=False)
+
+
+def _home_label(home: Path) -> str:
+    return hashlib.sha256(os.path.realpath(home).encode()).hexdigest()[:16]
+
+
+def _is_orphan(labels: Mapping[str, str], container: Mapping[str, Any]) -> bool:
+    """Whether nobody can use it any more: not to be kept, ended, or of an agent that is gone."""
+    gone = not os.path.isdir(labels.get("hermes.folder", ""))
+    return labels.get("hermes.kept") != "1" or not container["State"]["Running"] or gone
+
+
+def _no_engine(program: str, complaint: str) -> UserError:
+    name = os.path.basename(program)
+    words = complaint.lower()
+    if "permission denied" in words:
+        return UserError(
+            f"The user of the gateway may not use {name}.",
+            hint="Add it to the group docker and start the gateway again, or install podman.",
+        )
+    if "daemon" in words or "connect" in words:
+        return UserError(
+            f"{name} is installed, but its daemon does not answer.",
+            hint="Start it: sudo systemctl start docker; or install podman, which needs none.",
+        )
+    return UserError(f"{name} does not work: {one_line(complaint, 200)}.", hint="Try: " + f"{name} version")
+
+
+def _not_made(complaint: str, image: str, program: str) -> UserError:
+    name, words = os.path.basename(program), complaint.lower()
+    if "image" in words and any(
+        each in words for each in ("no such", "not known", "unable to find", "not resolve")
+    ):
+        return UserError(
+            f"The image {image} is not on this machine.",
+            hint=f"Get it: {name} pull {image}; or name another (terminal.docker_image).",
+        )
+    if "executable file not found" in words or ("no such file or directory" in words and "sh" in words):
+        return UserError(f"The image {image} has no shell.", hint="Name another (terminal.docker_image).")
+    if ("runtime" in words and "not found" in words) or "unknown or invalid runtime" in words:
+        return UserError(
+            f"{name} does not know the OCI runtime of terminal.docker_runtime.", hint="Install it."
+        )
+    if "rlimit" in words:
+        return UserError(
+            f"{name} cannot set its usual limits on this machine.",
+            hint="Set terminal.docker_extra_args: [--ulimit, nofile=1024:4096, --ulimit, nproc=512:512]",
+        )
+    return UserError(f"{name} cannot start a container: {one_line(complaint, 300)}.")
+
+
+async def _probe(environ: Mapping[str, str], name: str) -> SandboxProbe:
+    image = environ.get("TERMINAL_DOCKER_IMAGE") or TerminalSettings().docker_image
+    engine = ContainerEngine(environ.get("TERMINAL_DOCKER_BINARY", "auto"), name, environ)
+    try:
+        await engine.find()
+        told = await engine.run("image", "inspect", "--format", "{{.Id}}", image)
+        if told.code:
+            raise _not_made("no such image", image, engine.program)
+    except UserError as error:
+        return SandboxProbe(
+            name=name, boundary=Boundary.CONTAINER, works=False, why=error.message, remedy=error.hint
+        )
+    except Unreachable as error:
+        return SandboxProbe(name=name, boundary=Boundary.CONTAINER, works=False, why=f"{error}.")
+    return SandboxProbe(name=name, boundary=Boundary.CONTAINER, works=True)
+
+
+async def probe_docker(environ: Mapping[str, str]) -> SandboxProbe:
+    return await _probe(environ, DOCKER)
+
+
+async def probe_podman(environ: Mapping[str, str]) -> SandboxProbe:
+    return await _probe(environ, PODMAN)
