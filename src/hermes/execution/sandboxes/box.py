@@ -69,7 +69,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     processes: int = 512
     memory: int = 5120 * MIB
-    file: int = 8192 * MIB
+    file: int = 51200 * MIB
     open_files: int = 4096
     temporary: int = 1024 * MIB
     spared: int = 512 * MIB
@@ -78,7 +78,20 @@ class Limits(Struct, frozen=True, kw_only=True):
         limits = {"RLIMIT_DATA": self.memory, "RLIMIT_FSIZE": self.file, "RLIMIT_NOFILE": self.open_files}
         if count_processes:
             limits["RLIMIT_NPROC"] = self.processes
-        return {**limits, "RLIMIT_CORE": 0, "RLIMIT_MEMLOCK": 64 * MIB}
+        held = {name: most for name, most in limits.items() if most}
+        return {**held, "RLIMIT_CORE": 0, "RLIMIT_MEMLOCK": 64 * MIB}
+
+
+def limits_of(request: BackendRequest) -> Limits:
+    """Those of the settings, which containers have too; 0 = none."""
+    terminal = request.profile.settings.terminal
+    memory, file = getattr(terminal, "container_memory", 5120), getattr(terminal, "container_disk", 51200)
+    return Limits(memory=memory * MIB, file=file * MIB)
+
+
+def is_kept(request: BackendRequest) -> bool:
+    """Whether its home outlives the sandbox."""
+    return bool(getattr(request.profile.settings.terminal, "container_persistent", True))
 
 
 class BoxFolders(Struct, frozen=True, kw_only=True):

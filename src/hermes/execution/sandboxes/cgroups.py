@@ -23,7 +23,7 @@ class Cage:
         self._root = root
         self._limits: Mapping[str, tuple[tuple[str, int], ...]] = {
             "pids": (("pids.max", processes),),
-            "memory": (("memory.max", memory), ("memory.limit_in_bytes", memory), ("memory.swap.max", 0)),
+            "memory": (("memory.max", memory or -1), ("memory.limit_in_bytes", memory or -1)),
         }
         self._folders: list[Path] = []
         self.why_not = ""
@@ -73,7 +73,7 @@ class Cage:
             folder.mkdir(exist_ok=True)
             for limits in self._limits.values():
                 for file, most in limits:
-                    if (folder / file).exists():
+                    if (folder / file).exists() and most >= 0:
                         (folder / file).write_text(str(most))
             made.append(folder)
         return made

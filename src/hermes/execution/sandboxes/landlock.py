@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -51,7 +52,7 @@ def make_landlock(request: BackendRequest) -> box.SandboxBackend:
         disk=request.workspace,
         limits=opening.limits,
         prepare=opening.prepare,
-        release=opening.cage.leave,
+        release=opening.release,
     )
 
 
@@ -61,7 +62,7 @@ class _Opening:
     def __init__(self, request: BackendRequest, folders: box.BoxFolders) -> None:
         self._request = request
         self._folders = folders
-        self.limits = box.Limits()
+        self.limits = box.limits_of(request)
         self.cage = Cage(str(folders.root), processes=self.limits.processes, memory=self.limits.memory)
 
     async def prepare(self) -> None:
@@ -78,6 +79,11 @@ class _Opening:
     def _prepare(self) -> None:
         box.check_workspace(self._request)
         self._folders.prepare({})
+
+    def release(self) -> None:
+        self.cage.leave()
+        if not box.is_kept(self._request):
+            shutil.rmtree(self._folders.home, ignore_errors=True)
 
     def launch(self, doors: Sequence[int], complaint: IO[bytes]) -> subprocess.Popen[bytes]:
         workspace, network = os.path.realpath(self._request.workspace), self._request.network.open
