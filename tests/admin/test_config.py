@@ -229,6 +229,9 @@ def test_check(tmp_path: Path) -> None:
     ]
     file.write_text("tts: {}\n")
     assert ask(tmp_path, "check")[0] == 0
+    file.write_text("terminal:\n  backend: local\n  network: none\n")
+    code, out, _ = ask(tmp_path, "check")
+    assert code == 1 and out.startswith(f"{file}:3: terminal.network does not hold: the backend local cannot")
 
 
 def test_check_shows_no_secret_and_no_control_characters(tmp_path: Path) -> None:

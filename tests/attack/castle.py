@@ -27,13 +27,14 @@ from hermes.testing.ports import free_port
 from tests.cli.command import PATIENCE, ROOT, Running, gateway
 from tests.platforms.telegram.server import Sent, Telegram
 
-OWNER, ALICE, BOB, BEE = (
+OWNER, ALICE, BOB, BEE, CARL = (
     "vK3qW8-owner-9fTz2Lm7Xc4R",
     "hG5pN1-alice-6yUb8Qs3Zd0J",
     "rT9mC2-bob00-4wEx7Vk5Hf1P",
     "zL6dS0-bee00-3aOi9Gn2Mj8B",
+    "nB4xF7-carl0-8sQd1Wc6Ku2T",
 )
-KEYS = {"owner": OWNER, "alice": ALICE, "bob": BOB, "bee": BEE}
+KEYS = {"owner": OWNER, "alice": ALICE, "bob": BOB, "bee": BEE, "carl": CARL}
 ANN, MALLORY = 501, 666
 TOPIC = -1009876543210
 DOTENV_MARK = "dotenv-mark-7Qf3Zx81LmPw"
@@ -72,6 +73,8 @@ class Castle:
     admins: tuple[int, ...] = (ANN,)
     more: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Further settings of platforms."""
+    friends: tuple[int, ...] = (ANN,)
+    """Whom the owner let in by id."""
     port: int = field(default_factory=free_port)
     telegram: Telegram = field(default_factory=Telegram)
     model: FakeModelServer = field(default_factory=lambda: FakeModelServer(obey))
@@ -146,10 +149,11 @@ class Castle:
                         "alice": {"key": ALICE, "scopes": ["chat", "sessions"], "agents": ["main"]},
                         "bob": {"key": BOB, "scopes": "chat"},
                         "bee": {"key": BEE, "scopes": ["chat"], "agents": "bee"},
+                        "carl": {"key": CARL, "scopes": ["admin"]},
                     },
                 },
                 "telegram": {
-                    "allowed_users": [str(ANN)],
+                    "allowed_users": [str(friend) for friend in self.friends],
                     "allow_admin_from": [str(admin) for admin in self.admins],
                     "group_allowed_chats": [str(TOPIC)],
                 },

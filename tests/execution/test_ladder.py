@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.agents.backends import GatewayBackends
+from hermes.app.agents.backends import AgentBackends, GatewayBackends
 from hermes.app.agents.ladder import (
     Commander,
     SandboxProbes,
@@ -20,18 +20,28 @@ from hermes.app.agents.ladder import (
     leaves_open,
     read_network,
 )
+from hermes.app.jobs import HomeJobs
 from hermes.control.people.standing import is_trusted
 from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
-from hermes.domain.ports.world import NO_NETWORK, OPEN_NETWORK, Boundary, NetworkRules, World
+from hermes.domain.ports.world import (
+    NO_NETWORK,
+    OPEN_NETWORK,
+    Backend,
+    BackendRequest,
+    Boundary,
+    NetworkRules,
+    World,
+)
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
-from hermes.domain.settings.settings import Route, RouteMatch, Settings, TerminalSettings
+from hermes.domain.settings.settings import Profile, Route, RouteMatch, Settings, TerminalSettings
 from hermes.domain.turn import Cause, Guidance, Turn, TurnInput
+from hermes.execution.local.backend import make_local
 from hermes.execution.sandboxes.probe import SandboxProbe
-from hermes.testing.backends import fake_probes
+from hermes.testing.backends import fake_probes, make_boxed
 
 KINDS = {"docker": Boundary.CONTAINER, "bubblewrap": Boundary.SANDBOX, "landlock": Boundary.WEAK}
 PLATFORMS = {
@@ -251,3 +261,59 @@ async def test_folders_of_strangers_go_when_nothing_has_used_them_for_long(tmp_p
     os.utime(own, (0, 0))
     assert await gateway.sweep([tmp_path / "main"]) == "1 folders removed"
     assert {path.name for path in own.parent.parent.iterdir()} == {"new", "workspace-0123abcd"}
+
+
+async def test_nobody_waits_for_the_probes_before_a_command_does(tmp_path: Path) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def probe(name: str, environ: Mapping[str, str]) -> SandboxProbe:
+        begun.set()
+        await go.wait()
+        return SandboxProbe(name=name, boundary=KINDS[name], works=False)
+
+    gateway = GatewayBackends({}, SystemClock(), settings, SandboxProbes({}, ("docker",), probe))
+    gateway._makers = {"local": make_local}
+    agent = AgentBackends(Profile(agent=MAIN_AGENT, home=tmp_path, settings=settings()), tmp_path, gateway)
+    assert await agent.place(ANN.source) is None and not begun.is_set()
+    terminal = await agent.place(TERMINAL.source)
+    assert terminal is not None and terminal.backend == "local", "that is sure before"
+    assert gateway.facts()["boundaries"] == []
+    looking = asyncio.create_task(gateway.tend())
+    await begun.wait()
+    go.set()
+    await looking
+    world = await agent.place(ANN.source)
+    assert world is not None and world.backend == "local" and gateway.facts()["boundaries"]
+    with pytest.raises(UserError, match="none works on this machine"):
+        await agent.place(BOB.source)
+    await gateway.close()
+
+
+async def test_a_sandbox_is_given_the_folder_of_an_owners_job(tmp_path: Path) -> None:
+    """The folder is on this machine, and commands would not see it by themselves."""
+
+    class Blind:
+        async def stat(self, session: str, path: str) -> None:
+            return None
+
+    def make(request: BackendRequest) -> Backend:
+        backend = make_boxed("bubblewrap", request)
+        backend.files = Blind()  # type: ignore[misc, assignment]
+        return backend
+
+    gateway = GatewayBackends({}, SystemClock(), settings, fake_probes("bubblewrap"))
+    gateway._makers = {"bubblewrap": make}
+    agent = AgentBackends(Profile(agent=MAIN_AGENT, home=tmp_path, settings=settings()), tmp_path, gateway)
+    jobs = HomeJobs(tmp_path, {}, agent)
+    folder, link = tmp_path / "project", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    run = SessionId("cron_0123456789ab_20260101_000000")
+    for maker in (None, ANN.source):
+        await jobs.check("", str(folder), maker)
+        for path in (folder, link):
+            assert await jobs.enter(run, str(path), maker) == str(folder)
+    for path, who in ((folder, BOB.source), (tmp_path / "none", None), (Path("project"), None)):
+        with pytest.raises(UserError, match="There is no folder"):
+            await jobs.check("", str(path), who)
+    await gateway.close()

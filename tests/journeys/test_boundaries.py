@@ -48,6 +48,7 @@ platforms:
       guest: {{key: {GUESTS_KEY}}}
       helper: {{key: {ADMINS_KEY}, scopes: [admin]}}
 """
+BROKEN = "bwrap could not be started: no user namespaces. Allow them."
 ROUTED = "routes: [{match: {platform: fake, chat_id: '5'}, agent: main, backend: bubblewrap%s}]\n"
 
 
@@ -345,9 +346,9 @@ async def test_a_sandbox_that_cannot_start_is_not_replaced(
 ) -> None:
     async with Machine(tmp_path / "broken", "docker", config=config) as machine:
         machine.world.write("run pwd", user="ann", chat="5")
-        assert await machine.result() == "bwrap could not be started: no user namespaces. Allow them."
+        assert (await machine.result()).endswith(BROKEN)
         machine.world.write("run pwd", user="bob", chat="5")
-        assert await machine.result(2) == "bwrap could not be started: no user namespaces. Allow them."
+        assert (await machine.result(2)).endswith(BROKEN)
     assert not ran
 
 
@@ -415,10 +416,9 @@ async def test_what_cannot_be_meant_keeps_it_from_starting(
 async def test_a_question_does_not_outlive_its_boundary(tmp_path: Path, ran: list[Ran]) -> None:
     """The gateway starts again, and another boundary counts: the answer allows nothing there."""
     danger = "run rm -rf /srv/data"
-    async with Machine(tmp_path, "bubblewrap") as machine:
+    async with Machine(tmp_path, "landlock") as machine:
         machine.world.write(danger, user="ann")
-        await machine.until(lambda: any("/srv/data" in text for text in machine.world.seen("1")))
-        assert "Where: bubblewrap" in machine.world.seen("1")[-1]
+        await machine.until(lambda: any("Where: landlock" in text for text in machine.world.seen("1")))
     after = Machine(tmp_path)
     after.world = machine.world
     after.api.accounts = {"fake": fake_platform("edits", machine.world)}

@@ -450,9 +450,10 @@ async def test_a_job_without_a_script_that_is_cut_off_before_its_turn_goes_on(tm
     entering = asyncio.Event()
 
     class SlowFolders(FakeJobWorld):
-        async def enter(self, session: SessionId, workdir: str, maker: Source | None) -> None:
+        async def enter(self, session: SessionId, workdir: str, maker: Source | None) -> str:
             entering.set()
             await asyncio.Event().wait()
+            return ""
 
     async with journey(tmp_path, clock, jobs=SlowFolders(folders={"/srv/app"}), world=world) as chat:
         await make(chat, "30m", workdir="/srv/app")
@@ -464,6 +465,21 @@ async def test_a_job_without_a_script_that_is_cut_off_before_its_turn_goes_on(tm
         (run,) = await rest(chat)
         assert (run.status, run.error) == (RunStatus.OK, "")
         assert list(jobs.entered.values()) == ["/srv/app"]
+
+
+async def test_a_folder_that_a_sandbox_is_given_is_the_runs_own(tmp_path: Path) -> None:
+    class Given(FakeJobWorld):
+        async def enter(self, session: SessionId, workdir: str, maker: Source | None) -> str:
+            return workdir
+
+    clock = FakeClock()
+    async with journey(tmp_path, clock, jobs=Given(folders={"/srv/app"}), world=World()) as chat:
+        await make(chat, "30m", workdir="/srv/app")
+        await clock.leap(30 * 60)
+        (run,) = await rest(chat)
+        assert run.session is not None
+        session = await chat.database.read(lambda tx: tx.sessions.get(run.session))
+        assert session is not None and session.workspace == "/srv/app"
 
 
 async def test_a_script_where_no_scripts_can_be_run_says_so(tmp_path: Path) -> None:

@@ -57,3 +57,23 @@ async def test_a_woken_turn_may_do_what_the_turn_that_caused_it_might(tmp_path: 
         woken = await chat.gateway.wake(MAIN_AGENT, cause.session, "[It ended, too]", cause.id)
         assert woken is not None and woken.input.guidance == bounds
         assert woken.reply is None
+
+
+async def test_what_wakes_a_shared_place_is_limited_like_who_caused_it(tmp_path: Path) -> None:
+    """A place that people share has been bound by one of them; whose process it was is another matter."""
+    async with Journey(folder=tmp_path, kind="plain") as chat:
+        for person in ("ann", "bob"):
+            chat.world.write(
+                f"I am {person}", chat="7", user=person, kind="thread", thread="1", mentions_us=True
+            )
+            await chat.until_seen(f"I am {person}", chat="7")
+            await chat.until_idle()
+        session = (await chat.database.read(lambda tx: tx.sessions.find("")))[0]
+        entries = await chat.database.read(lambda tx: tx.journal.read(session.id))
+        for person in ("ann", "bob"):
+            cause = next(
+                each.turn for each in entries if f"I am {person}" in getattr(each.record, "text", "")
+            )
+            woken = await chat.gateway.wake(MAIN_AGENT, session.id, "[It ended]", cause)
+            assert woken is not None and woken.input.guidance.origin is not None
+            assert woken.input.guidance.origin.user == person

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -19,7 +20,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import JobId, SessionId
 from hermes.domain.job import ScriptReport
 from hermes.domain.ports.store import Tx
-from hermes.domain.ports.world import Command
+from hermes.domain.ports.world import Backend, Command
 from hermes.domain.tool import ToolContext
 from hermes.domain.word import field_names
 from hermes.execution.scripts import Scripts
@@ -47,16 +48,28 @@ class HomeJobs:
         if script:
             await asyncio.to_thread(self._scripts.find, script)
         if workdir:
-            files = self._backends.of_job(maker).files
-            view = await files.stat("", workdir) if workdir.startswith("/") else None
-            if view is None or not view.folder:
-                raise UserError(
-                    f"There is no folder {workdir}.", hint="A job's folder is an absolute path that exists."
-                )
+            await self._find(self._backends.of_job(maker), workdir, maker)
 
-    async def enter(self, session: SessionId, workdir: str, maker: Source | None) -> None:
-        order = Command(text=f"cd -- {shlex.quote(workdir)}", session=session, timeout=30.0)
-        await self._backends.of_job(maker, session).run(order, lambda text: None)
+    async def enter(self, session: SessionId, workdir: str, maker: Source | None) -> str:
+        backend = self._backends.of_job(maker, session)
+        folder = await self._find(backend, workdir, maker)
+        if not folder:
+            order = Command(text=f"cd -- {shlex.quote(workdir)}", session=session, timeout=30.0)
+            await backend.run(order, lambda text: None)
+        return folder
+
+    async def _find(self, backend: Backend, workdir: str, maker: Source | None) -> str:
+        """Nothing for a folder that commands see there; for one of this machine that the maker's sandbox can
+        be given, where it really is. A `UserError` if it is neither."""
+        if workdir.startswith("/"):
+            view = await backend.files.stat("", workdir)
+            if view is not None and view.folder:
+                return ""
+            if self._backends.trusts(maker) and await asyncio.to_thread(os.path.isdir, workdir):
+                return await asyncio.to_thread(os.path.realpath, workdir)
+        raise UserError(
+            f"There is no folder {workdir}.", hint="A job's folder is an absolute path that exists."
+        )
 
     async def run_script(self, name: str, workdir: str, seconds: float) -> ScriptReport:
         end = await self._scripts.run(name, b"", seconds, workdir)

@@ -53,8 +53,8 @@ class ApiWorld:
     config: str = ""
     key: str = KEY
     probes: SandboxProbes | None = None
-    """Which sandboxes work; none if nobody says. Commands run on this machine, unless `environ` names another
-    backend as TERMINAL_ENV (empty: the settings do)."""
+    """Which sandboxes work; none if nobody says. Commands run on this machine, unless `config` says something
+    of `terminal`, or `environ` names another backend as TERMINAL_ENV (empty: the settings do)."""
     app: App = field(init=False)
     address: str = field(init=False, default="")
     platforms: dict[str, tuple[HostState, str]] = field(init=False, default_factory=dict)
@@ -72,7 +72,7 @@ class ApiWorld:
             "HERMES_RESERVE_MB": "0",
             "API_SERVER_KEY": self.key,
             "API_SERVER_PORT": "0",
-            "TERMINAL_ENV": "local",
+            "TERMINAL_ENV": "" if "terminal:" in self.config else "local",
             **self.environ,
         }
         given = AppOverrides(

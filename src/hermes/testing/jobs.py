@@ -27,8 +27,9 @@ class FakeJobWorld:
         if workdir and workdir not in self.folders:
             raise UserError(f"There is no folder “{workdir}”.")
 
-    async def enter(self, session: SessionId, workdir: str, maker: Source | None) -> None:
+    async def enter(self, session: SessionId, workdir: str, maker: Source | None) -> str:
         self.entered[session] = workdir
+        return ""
 
     async def run_script(self, name: str, workdir: str, seconds: float) -> ScriptReport:
         self.ran.append(name)

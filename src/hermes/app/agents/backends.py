@@ -198,7 +198,10 @@ class GatewayBackends:
 
     async def tend(self) -> str:
         """Look how they are, and let go of those that nothing has used for a while."""
-        seconds = self.settings().terminal.lifetime_seconds
+        terminal = self.settings().terminal
+        seconds = terminal.lifetime_seconds
+        if terminal.backend == AUTO:  # a while after the start, so that nobody's first answer waits for it
+            await self.probes.get()
         await asyncio.gather(*(kept.tend(seconds) for kept in tuple(self._kept.values())))
         own = set(self._newest.values())
         for key, kept in tuple(self._kept.items()):
@@ -307,7 +310,17 @@ class AgentBackends:
         source = None if run is None else job_source(run["job"])
         return self._alone(Commander(source=source, maker=maker, alone=True), session)
 
-    async def place(self, source: Source | None, folder: str | None = None, session: str = "") -> World:
+    def trusts(self, maker: Source | None) -> bool:
+        """Whether a job is the owner's or an admin's, who may name folders of this machine."""
+        return Commander(maker=maker).is_trusted(self._gateway.settings())
+
+    async def place(
+        self, source: Source | None, folder: str | None = None, session: str = ""
+    ) -> World | None:
+        """None while it is looked for what works here: nobody waits for that before a command does."""
+        open_yet = leaves_open(Commander(source=source), self._gateway.settings())
+        if open_yet and self._gateway.probes.results is None:
+            return None
         return await self.of_source(source, folder, session).place()
 
     def _all(self) -> list[KeptBackend]:

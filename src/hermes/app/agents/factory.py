@@ -40,7 +40,7 @@ from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import Backend, Egress, Media, ProcessView
 from hermes.domain.services import ToolServices
 from hermes.domain.settings.live import LiveSettings
-from hermes.domain.settings.settings import AUTO, PluginOptions, Profile, Settings
+from hermes.domain.settings.settings import PluginOptions, Profile, Settings
 from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.toolbox import Toolbox, ToolSource
@@ -156,8 +156,6 @@ class AgentFactory:
         """What the agents share, and the main one, without which there is no start; the others are built when
         they are needed."""
         self._store, self._hooks = store, hooks
-        if self._overrides.stay and self._loaded.settings.terminal.backend == AUTO:
-            self.backends.probes.renew()  # beside the start, so that no turn waits for it
         await self.models.open()
         await asyncio.to_thread(self._load)
         chores += self.backends.chores

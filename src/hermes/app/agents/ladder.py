@@ -2,8 +2,8 @@
 strangers), else this machine with a question before each command for owner and admins, and for strangers
 nothing.
 
-What works is probed once, beside the start, and kept with its reason. A backend that somebody named is never
-replaced: if it cannot hold what it must, the commands are refused."""
+What works is probed once, soon after the start, and kept with its reason. A backend that somebody named is
+never replaced: if it cannot hold what it must, the commands are refused."""
 
 from __future__ import annotations
 

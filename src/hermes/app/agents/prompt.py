@@ -39,8 +39,9 @@ NOTES_SECONDS = 8.0
 class SystemPrompt:
     profile: Profile
     toolbox: Toolbox
-    place: Callable[[Source | None, str | None, str], Awaitable[World]]
-    """Where the commands of what comes from there run, in a session with this folder and id."""
+    place: Callable[[Source | None, str | None, str], Awaitable[World | None]]
+    """Where the commands of what comes from there run, in a session with this folder and id; None if that is
+    not known yet."""
     model: str
     clock: Clock
     memories: Mapping[str, Memory]

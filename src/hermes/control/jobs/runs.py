@@ -181,10 +181,16 @@ def start_script(tx: Tx, slot: Slot) -> Job | None:
 
 
 def begin_job_turn(
-    tx: Tx, slot: Slot, context: JobContext, report: ScriptReport | None = None, *, failure: str = ""
+    tx: Tx,
+    slot: Slot,
+    context: JobContext,
+    report: ScriptReport | None = None,
+    *,
+    failure: str = "",
+    folder: str = "",
 ) -> JobRun | None:
-    """The run's turn, with all that was prepared for it; if a `failure` keeps it from that, people are told
-    why in its stead. None if the run is elsewhere by now."""
+    """The run's turn, with all that was prepared for it, in this `folder`; if a `failure` keeps it from that,
+    people are told why in its stead. None if the run is elsewhere by now."""
     run, job = tx.job_runs.get(slot), tx.jobs.get(slot.job)
     if run is None or run.state not in (RunState.CLAIMED, RunState.SCRIPT):
         return None
@@ -213,7 +219,7 @@ def begin_job_turn(
         backend=_backend(job, context.settings),
         origin=job.origin,
     )
-    return _turn(tx, run, job, context, TurnInput(text=words, guidance=guidance))
+    return _turn(tx, run, job, context, TurnInput(text=words, guidance=guidance), folder)
 
 
 def _backend(job: Job, settings: Settings) -> str:
@@ -222,7 +228,7 @@ def _backend(job: Job, settings: Settings) -> str:
     return "" if route is None else route.backend
 
 
-def _turn(tx: Tx, run: JobRun, job: Job, context: JobContext, given: TurnInput) -> JobRun:
+def _turn(tx: Tx, run: JobRun, job: Job, context: JobContext, given: TurnInput, folder: str = "") -> JobRun:
     source = Source(address=Address(platform=JOBS, chat=job.id), kind=SourceKind.JOB, chat_name=title(job))
     session = Session(
         id=SessionId(session_name(run)),
@@ -232,6 +238,7 @@ def _turn(tx: Tx, run: JobRun, job: Job, context: JobContext, given: TurnInput) 
         owner=str(source.address),
         place=str(source.address),
         expires_at=context.now + SESSION_KEPT,
+        workspace=folder or None,
     )
     tx.sessions.add(session)
     given = replace(given, text=storable(given.text))

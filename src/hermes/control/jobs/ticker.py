@@ -218,20 +218,25 @@ class Cron:
         job = await store.write(lambda tx: runs.start_script(tx, run.slot))
         if job is None:
             return
-        report, failure = None, ""
+        report, failure, folder = None, "", ""
         try:
             if world is None:
                 raise UserError("Jobs with scripts or folders cannot be run here.")
             await world.check(job.script, job.workdir, job.origin)
             if job.workdir:
-                await world.enter(SessionId(runs.session_name(run)), job.workdir, job.origin)
+                folder = await world.enter(SessionId(runs.session_name(run)), job.workdir, job.origin)
             if job.script:
                 seconds = self.core.live.now.cron.script_timeout
                 report = await world.run_script(job.script, job.workdir, seconds)
         except HermesError as error:
             failure = str(error)
         begin = partial(
-            runs.begin_job_turn, slot=run.slot, context=self._context(), report=report, failure=failure
+            runs.begin_job_turn,
+            slot=run.slot,
+            context=self._context(),
+            report=report,
+            failure=failure,
+            folder=folder,
         )
         self._begun(agent, await store.write(begin))
 

@@ -357,8 +357,9 @@ class JobWorld(Protocol):
         """Whether there are such a script and, where the job's commands will run, such a folder; empty names
         are fine. `maker` is who made the job, from where."""
 
-    async def enter(self, session: SessionId, workdir: str, maker: Source | None) -> None:
-        """Commands of the session start in this folder."""
+    async def enter(self, session: SessionId, workdir: str, maker: Source | None) -> str:
+        """Commands of the session start in this folder. If a sandbox has to be given it for that, it is
+        returned as the session's own; else nothing is."""
 
     async def run_script(self, name: str, workdir: str, seconds: float) -> ScriptReport: ...
 
