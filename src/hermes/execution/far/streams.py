@@ -48,7 +48,8 @@ class FarStream(Connection):
 
     @property
     def usable(self) -> bool:
-        return self._clean and self._child.returncode is None and not self._reader.at_eof()
+        # Its last READY may not be read yet, so `at_eof` would not tell that the stream has ended behind it.
+        return self._clean and self._child.returncode is None and not getattr(self._reader, "_eof", False)
 
     def begin(self) -> None:
         self._ended, self._used = False, True
