@@ -125,6 +125,15 @@ def test_loaded_values_are_masked_in_every_form(form: str) -> None:
         assert not shows(told, left, 6), (value, left)
 
 
+def test_a_text_that_was_harmless_before_is_looked_at_again() -> None:
+    secrets = Secrets(patterns=False)
+    secrets.learn("first-loaded-value")
+    line = "the word is kiwi-42-marmalade, twice"
+    assert secrets.conceal(line) == line == secrets.conceal(line)
+    secrets.learn("kiwi-42-marmalade")
+    assert secrets.conceal(line) == "the word is ***, twice"
+
+
 def test_values_that_were_learnt_later_are_masked_too() -> None:
     secrets, later = Secrets({"A": "first-value"}), Secrets({"B": "second-value"})
     secrets.learn("third-value")

@@ -90,7 +90,6 @@ class _ConcealedPrompt(Struct, kw_only=True):
     values: int
     seen: set[int] = field(default_factory=set)
     changed: dict[int, Entry] = field(default_factory=dict)
-    system: tuple[str, str] = ("", "")
 
 
 class RedactingProvider:
@@ -162,14 +161,12 @@ class RedactingProvider:
                 record = concealed(entry.record, conceal)
                 if record is not entry.record:
                     kept.changed[entry.seq] = replace(entry, record=record)
-        if kept.system[0] != request.system:
-            kept.system = (request.system, conceal(request.system))
         entries = request.entries
         if kept.changed:
             entries = [kept.changed.get(entry.seq, entry) for entry in entries]
         return replace(
             request,
-            system=kept.system[1],
+            system=conceal(request.system),
             entries=entries,
             note=conceal(request.note),
             notes={row: conceal(text) for row, text in request.notes.items()},

@@ -16,6 +16,10 @@ STARS = "***"
 _CONTEXT = 96
 """So much of what was let through is remembered: the name of a secret stands before it."""
 _SMALL = 256
+_MOST_REMEMBERED = 128
+_LONGEST_REMEMBERED = 16_384
+"""Texts in which nothing was found are remembered: the same words pass here on every step of their way, and a
+system prompt with each session."""
 _LONGEST_SPELLING = 2048
 _SUSPECT = re.compile(r"[^\s\"'`]{8}|[:=>][ \t]{0,4}\S|(?i:bearer|basic|cookie|pass|\bis)[ \t]")
 
@@ -23,18 +27,32 @@ _SUSPECT = re.compile(r"[^\s\"'`]{8}|[:=>][ \t]{0,4}\S|(?i:bearer|basic|cookie|p
 class Redactor:
     """`patterns` says whether what looks like a secret is taken out too; it may change any time."""
 
-    __slots__ = ("patterns", "values")
+    __slots__ = ("_plain", "_plain_for", "patterns", "values")
 
     def __init__(self, values: LoadedValues, *, patterns: bool) -> None:
         self.values = values
         self.patterns = patterns
+        self._plain: dict[str, None] = {}
+        self._plain_for: object = None
 
     def redact(self, text: str) -> str:
         return splice(text, self.spans(text)) if text else text
 
     def conceal(self, text: str) -> str:
         """Without loaded values alone: for words that are passed on as somebody wrote them."""
-        return splice(text, self.values.spans(text)) if text else text
+        version = self.values.version
+        if self._plain_for is not version:
+            self._plain, self._plain_for = {}, version
+        plain = self._plain
+        if not text or text in plain:
+            return text
+        if spans := self.values.spans(text):
+            return splice(text, spans)
+        if len(text) <= _LONGEST_REMEMBERED:
+            if len(plain) >= _MOST_REMEMBERED:
+                plain.clear()
+            plain[text] = None
+        return text
 
     def spans(self, text: str) -> list[Span]:
         spans = self.values.spans(text)

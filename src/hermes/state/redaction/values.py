@@ -94,6 +94,11 @@ class LoadedValues:
     def count(self) -> int:
         return len(self._values)
 
+    @property
+    def version(self) -> object:
+        """Another one whenever there is more to look for."""
+        return self._search
+
     def learn(self, values: Iterable[str]) -> None:
         known = self._values
         new = [value for value in dict.fromkeys(values) if len(value) >= LEAST_LENGTH and value not in known]
