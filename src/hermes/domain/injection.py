@@ -5,6 +5,7 @@ owner writes, where “you are …” is ordinary; `Scan.STRICT` is for what oth
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from enum import IntEnum
@@ -96,7 +97,11 @@ _TABLE: tuple[tuple[str, Scan, str], ...] = (
         r"\b(?:save|write|add|store)\b[\w ]{0,30}\b(?:to|in) (?:your )?(?:memory|soul\.md|agents\.md)",
     ),
 )
-_PATTERNS = tuple((told, scan, re.compile(pattern)) for told, scan, pattern in _TABLE)
+
+
+@functools.cache
+def _patterns() -> tuple[tuple[str, Scan, re.Pattern[str]], ...]:
+    return tuple((told, scan, re.compile(pattern)) for told, scan, pattern in _TABLE)
 
 
 def findings(text: str, scan: Scan = Scan.STRICT) -> tuple[str, ...]:
@@ -105,7 +110,7 @@ def findings(text: str, scan: Scan = Scan.STRICT) -> tuple[str, ...]:
     hidden = shown_hidden(text) != text
     plain = unicodedata.normalize("NFKC", _HIDDEN.sub("", text)).lower()
     plain = _SPACES.sub(" ", plain)
-    hits = [told for told, scope, pattern in _PATTERNS if scope <= scan and pattern.search(plain)]
+    hits = [told for told, scope, pattern in _patterns() if scope <= scan and pattern.search(plain)]
     return tuple(dict.fromkeys([*hits, *(["has characters that nobody sees"] if hidden else [])]))
 
 

@@ -7,6 +7,7 @@ and code that only names a token stay: a value needs a secret's name beside it a
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections import Counter
@@ -111,7 +112,7 @@ O [\w-]{23,27}\.[\w-]{6}\.[\w-]{27}
 """Prefix and the least of what follows. A key goes on to the end of its word."""
 
 
-def _shapes() -> dict[str, re.Pattern[str]]:
+def _shapes() -> dict[str, str]:
     """The shapes by the first two letters of their prefix, or by the only one."""
     spelled: dict[str, list[str]] = {}
     for line in _VENDORS.split("\n")[1:-1]:
@@ -119,10 +120,18 @@ def _shapes() -> dict[str, re.Pattern[str]]:
         spelled.setdefault(prefix[:2], []).append(f"{prefix}({rest})")
     for start in spelled:
         spelled[start] += spelled.get(start[0], ()) if len(start) > 1 else ()
-    return {start: re.compile("|".join(shapes)) for start, shapes in spelled.items()}
+    return {start: "|".join(shapes) for start, shapes in spelled.items()}
 
 
 _SHAPES = _shapes()
+
+
+@functools.cache
+def _shape(start: str) -> re.Pattern[str]:
+    """Few texts have a word that begins like any of them: most are never needed."""
+    return re.compile(_SHAPES[start])
+
+
 _LEAD = re.compile(r"(?<=\\)(?:[nrtbf]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})|(?<=[\[;])[0-9]{0,3}m")
 """What a word begins with that is no part of it: the letter of an escape in JSON, or of a colour."""
 _REST = re.compile(r"[\w+/=-]{0,2000}")
@@ -133,8 +142,8 @@ def _vendor_spans(text: str, data: bytes) -> Iterator[Span]:
         if start and text[start - 1] in "\\[;":
             lead = _LEAD.match(text, start)
             start = lead.end() if lead else start
-        shape = _SHAPES.get(text[start : start + 2]) or _SHAPES.get(text[start : start + 1])
-        match = shape.match(text, start) if shape else None
+        begins = next((name for name in (text[start : start + 2], text[start]) if name in _SHAPES), "")
+        match = _shape(begins).match(text, start) if begins else None
         if match is not None and match.lastindex is not None and _is_mixed(match[match.lastindex]):
             rest = _REST.match(text, match.end())
             yield match.start(match.lastindex), rest.end() if rest else match.end()
