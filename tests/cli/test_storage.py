@@ -20,7 +20,7 @@ import pytest
 from hermes.admin.process.run import EXIT_RESTART
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.care.backup import backups_of
-from hermes.state.store.sqlite import look_into, suspicion
+from hermes.state.store.sqlite import PAGE_BYTES, look_into, suspicion
 from hermes.testing.ports import free_port
 from tests import nursery
 from tests.cli.command import PATIENCE, Running, environment, gateway, hermes
@@ -95,8 +95,8 @@ def test_a_command_without_a_gateway_does_not_work_on_a_damaged_file(home: Path,
     with look_into(path).connection as db:
         [[root]] = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'media'").fetchall()
     with path.open("r+b") as file:
-        file.seek((root - 1) * 4096)
-        file.write(b"\xff" * 4096)
+        file.seek((root - 1) * PAGE_BYTES)
+        file.write(b"\xff" * PAGE_BYTES)
     suspicion(path).write_text("seen while running")
     told = hermes(home, "sessions", "list")
     assert told.code == 0 and told.clean and "was damaged" in told.err, told
