@@ -88,6 +88,8 @@ def test_streamed_and_whole_are_alike(before: str, form: str, after: str, size: 
 
 
 KEPT = (
+    "prints `<Color.RED: 1>`, then <HTTPStatus.OK: 200> and <MediaKind.IMAGE: 'image'>",
+    "self.name os.path " * 20,
     "See https://docs.python.org/3/library/asyncio-task.html and https://example.org.",
     f"https://known.example/?d={SECRET} ![x](https://docs.known.example/{SECRET}.png)",
     f"Jupyter runs at http://localhost:8888/?token={SECRET}{SECRET} and http://192.168.1.5/x",

@@ -181,9 +181,12 @@ class LinkFilter:
             return False
         line = before[before.rfind("\n") + 1 :]
         shown = _AUTO.search(before) is not None or (line.endswith(("](", "](<")) and "![" in line)
-        # Between angle brackets an address may have spaces, and go on in the next word.
-        goes_on = before.endswith("<") and ">" not in behind[:1]
-        self._hosts[host] += 1
+        # Between angle brackets an address may have spaces, and go on in the next word. `<Color.RED: 1>` is
+        # none: without a scheme they make a link only of what stands in round brackets.
+        is_link = _URL.match(url) is not None or before.endswith("(<")
+        goes_on = before.endswith("<") and is_link and ">" not in behind[:1]
+        # A mere name, like `self.name` in code, spells nothing however often it stands there.
+        self._hosts[host] += re.search(r"[^/\\:][/?#\\]", url) is not None
         return shown or goes_on or carries_data(url) or self._hosts[host] > _MOST_TO_A_HOST
 
 
