@@ -28,7 +28,7 @@ class Doctor:
         self.works()
 
     def works(self, *names: str) -> None:
-        self._patch.setattr(doctor, "SandboxProbes", lambda environ: fake_probes(*names))
+        self._patch.setattr(doctor, "SandboxProbes", lambda environ, **told: fake_probes(*names))
 
     def asks(self, live: dict[str, Any] | None) -> None:
         self._patch.setattr(doctor, "ask_gateway", lambda home, environ: live)

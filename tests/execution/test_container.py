@@ -25,6 +25,7 @@ from hermes.domain.settings.settings import Profile, Settings, TerminalSettings
 from hermes.domain.word import replace
 from hermes.execution.far.backend import FarBackend
 from hermes.execution.sandboxes.container import make_podman, probe_podman
+from hermes.execution.sandboxes.probe import SandboxProbe
 from hermes.testing.backend_suite import CHECKS, SECRET, SECRET_NAME, Bed
 from tests.execution.containers import EXTRA_ARGS, PLAIN_IMAGE, PYTHON_IMAGE, Podman
 
@@ -196,10 +197,20 @@ async def test_what_is_missing_is_one_sentence(podman: Podman, tmp_path: Path) -
         assert refused.value.hint
         await backend.close()
     assert podman.run("ps", "-aq") == ""
-    environ = {"TERMINAL_DOCKER_BINARY": str(podman.binary), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
-    assert (await probe_podman({**environ, "TERMINAL_DOCKER_IMAGE": PYTHON_IMAGE})).works
-    found = await probe_podman(environ)
+
+
+async def test_probes_start_what_the_settings_name(podman: Podman, tmp_path: Path) -> None:
+    request = request_for(podman, tmp_path / "home")
+    terminal = request.profile.settings.terminal
+    assert await probe_podman(request.environ, terminal) == SandboxProbe(
+        name="podman", boundary=Boundary.CONTAINER, works=True
+    )
+    missing = replace(terminal, docker_image=TerminalSettings().docker_image)
+    found = await probe_podman(request.environ, missing)
     assert not found.works and "podman pull nikolaik/python-nodejs" in found.remedy
+    found = await probe_podman(request.environ, replace(terminal, docker_runtime="none-such"))
+    assert not found.works and found.why
+    assert podman.run("ps", "-aq") == ""
 
 
 async def test_listed_hosts_are_reached_by_the_proxy_alone(podman: Podman, tmp_path: Path) -> None:
@@ -245,7 +256,7 @@ async def test_the_walls_inside(podman: Podman, tmp_path: Path) -> None:
             "Seccomp:\t2",
         ):
             assert line in told
-        assert told.endswith("1000\n1\n0\n")
+        assert told.endswith("0\n1\n0\n"), "who owns the workspace"
         for attempt in ("touch /x", "touch /etc/x", "touch /usr/x", "mount -t tmpfs x /mnt", "chroot / true"):
             assert (await bed.run(attempt)).code != 0, attempt
         assert (await bed.run("touch /workspace/a ~/a /tmp/a")).code == 0

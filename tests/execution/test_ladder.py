@@ -205,7 +205,7 @@ def test_who_is_the_owner_or_an_admin(who: Source | None, trusted: bool) -> None
 async def test_probes_are_asked_once_and_kept() -> None:
     asked: list[str] = []
 
-    async def probe(name: str, environ: Mapping[str, str]) -> SandboxProbe:
+    async def probe(name: str, environ: Mapping[str, str], terminal: TerminalSettings) -> SandboxProbe:
         asked.append(name)
         if name == "bubblewrap":
             raise OSError("no such file")
@@ -225,7 +225,7 @@ async def test_probes_are_asked_once_and_kept() -> None:
 async def test_a_probe_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hermes.app.agents.ladder.PROBE_SECONDS", 0.01)
 
-    async def probe(name: str, environ: Mapping[str, str]) -> SandboxProbe:
+    async def probe(name: str, environ: Mapping[str, str], terminal: TerminalSettings) -> SandboxProbe:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -266,7 +266,7 @@ async def test_folders_of_strangers_go_when_nothing_has_used_them_for_long(tmp_p
 async def test_nobody_waits_for_the_probes_before_a_command_does(tmp_path: Path) -> None:
     begun, go = asyncio.Event(), asyncio.Event()
 
-    async def probe(name: str, environ: Mapping[str, str]) -> SandboxProbe:
+    async def probe(name: str, environ: Mapping[str, str], terminal: TerminalSettings) -> SandboxProbe:
         begun.set()
         await go.wait()
         return SandboxProbe(name=name, boundary=KINDS[name], works=False)

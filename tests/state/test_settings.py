@@ -305,14 +305,14 @@ def test_known_names_of_the_existing_product_are_notes(tmp_path: Path) -> None:
 _config_version: 33
 memory: {nudge_interval: 5}
 tts: {provider: none}
-terminal: {container_cpu: 2}
+terminal: {container_cpu: 2}  # is used
 agent: {reasoning_effort: high}
 gateway: {multiplex_profiles: true, stt: {enabled: false}}
 display: {platforms: {telegram: {tool_progress: all}}}
 cron: {provider: none}
 """
     loaded = load(tmp_path, config)
-    assert [note.line for note in loaded.notes] == [2, 3, 4, 5, 6, 7, 7, 8, 9]
+    assert [note.line for note in loaded.notes] == [2, 3, 4, 6, 7, 7, 8, 9]
     assert all("not used yet" in note.message for note in loaded.notes)
     assert is_later("terminal.anything.below") and not is_later("agent.max_turns")
 
@@ -472,3 +472,13 @@ def test_what_is_said_wrongly_lets_nobody_in(tmp_path: Path, said: str, name: st
     loaded = load_settings(tmp_path, {})
     assert getattr(loaded.settings.platforms["telegram"], name) == counts
     assert loaded.problems and all(problem.line == 2 for problem in loaded.problems)
+
+
+def test_variables_of_containers_as_a_list_or_by_name(tmp_path: Path) -> None:
+    for text in ("[A=1, B=x y]", "{A: 1, B: x y}", "\n    A: 1\n    B: ${WORDS}"):
+        (tmp_path / "config.yaml").write_text(f"terminal:\n  docker_env: {text}\n")
+        loaded = load_settings(tmp_path, {"WORDS": "x y"})
+        assert loaded.settings.terminal.docker_env == ("A=1", "B=x y"), text
+        assert not loaded.problems
+    (tmp_path / "config.yaml").write_text("terminal: {docker_env: {A: [1]}}\n")
+    assert load_settings(tmp_path, {}).problems

@@ -19,7 +19,7 @@ from hermes.domain.ports.world import (
     OpenEgress,
     World,
 )
-from hermes.domain.settings.settings import Profile, Settings
+from hermes.domain.settings.settings import Profile, Settings, TerminalSettings
 from hermes.execution.far.backend import FarBackend
 from hermes.execution.far.shipping import FarFacts
 from hermes.execution.local.backend import LocalBackend, build_environment, make_local
@@ -97,7 +97,7 @@ _KINDS = {"docker": Boundary.CONTAINER, "bubblewrap": Boundary.SANDBOX, "landloc
 def fake_probes(*works: str) -> SandboxProbes:
     """As on a machine where these sandboxes work and no others, whatever works on this one."""
 
-    async def probe(name: str, environ: Mapping[str, str]) -> SandboxProbe:
+    async def probe(name: str, environ: Mapping[str, str], terminal: TerminalSettings) -> SandboxProbe:
         found = name in works
         why, remedy = ("", "") if found else (f"{name} is not installed.", f"Install {name}.")
         return SandboxProbe(name=name, boundary=_KINDS[name], works=found, why=why, remedy=remedy)

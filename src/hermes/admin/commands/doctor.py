@@ -59,7 +59,7 @@ def run(command: CliCommand) -> int:
     """The exit code is 1 if something must be put right."""
     home, environ, console = command.home, command.environ, command.console
     loaded = load_settings(home, environ, platforms=[one.name for one in platform_manifests()])
-    probes = asyncio.run(SandboxProbes(environ).get())
+    probes = asyncio.run(SandboxProbes(environ, terminal=lambda: loaded.settings.terminal).get())
     live = ask_gateway(home, environ)
     used = [] if live is None else live["facts"].get("boundaries", [])
     facts = used or boundary_facts(loaded.settings, probes)

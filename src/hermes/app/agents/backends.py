@@ -97,7 +97,7 @@ class GatewayBackends:
         probes: SandboxProbes | None = None,
     ) -> None:
         self._environ = environ
-        self.probes = probes or SandboxProbes(environ)
+        self.probes = probes or SandboxProbes(environ, terminal=lambda: settings().terminal)
         self._clock = clock
         self.settings = settings
         self._makers: Mapping[str, MakeBackend] = {}

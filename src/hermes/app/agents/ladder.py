@@ -27,6 +27,7 @@ from hermes.domain.settings.settings import (
     Route,
     RouteMatch,
     Settings,
+    TerminalSettings,
 )
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
@@ -179,9 +180,12 @@ class SandboxProbes:
         self,
         environ: Mapping[str, str],
         names: Collection[str] = tuple(PROBES),
-        probe: Callable[[str, Mapping[str, str]], Awaitable[SandboxProbe]] = probe_sandbox,
+        probe: Callable[[str, Mapping[str, str], TerminalSettings], Awaitable[SandboxProbe]] = probe_sandbox,
+        *,
+        terminal: Callable[[], TerminalSettings] = TerminalSettings,
     ) -> None:
         self._environ = environ
+        self._terminal = terminal
         self._names = names
         self._probe = probe
         self._looking: asyncio.Task[None] | None = None
@@ -208,7 +212,7 @@ class SandboxProbes:
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 with Border():
-                    return await self._probe(name, self._environ)
+                    return await self._probe(name, self._environ, self._terminal())
         except TimeoutError:
             why = f"it did not start within {PROBE_SECONDS:g} s"
         except Exception as error:  # whatever keeps it from working is what is asked for

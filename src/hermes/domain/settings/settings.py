@@ -187,7 +187,9 @@ class TerminalSettings:
         "the home's `sandboxes/`.",
         env="TERMINAL_*",
     )
-    docker_env: Names = setting((), "Variables of commands in containers, as `NAME=value`.")
+    docker_env: Names = setting(
+        (), "Variables of commands in containers, as `NAME=value` or `{NAME: value}`."
+    )
     docker_forward_env: Names = setting(
         (), "Variables of the gateway that commands in containers see too.", env="TERMINAL_*"
     )
@@ -198,7 +200,8 @@ class TerminalSettings:
     )
     docker_run_as_host_user: bool = setting(
         False,
-        "Run commands in containers as the user of the gateway also if that is root, not as user 1000.",
+        "Run commands in containers as the user of the gateway also if that is root, not as the owner of "
+        "their folder.",
         env="TERMINAL_*",
     )
     container_cpu: float = setting(

@@ -12,7 +12,7 @@ import time
 
 from hermes.execution.commands import frames
 from hermes.execution.commands.supervisor import CommandSupervisor, FrameLink
-from hermes.execution.process_tree import become_reaper, descendants, send_signal
+from hermes.execution.process_tree import become_reaper, descendants, hide_memory, send_signal
 
 _DONE = 7
 """The exit code of a supervisor after which the stream can be used again."""
@@ -54,6 +54,7 @@ class StreamLink(FrameLink):
 
 def main() -> None:
     """Argument: the shell."""
+    hide_memory()
     become_reaper()
     while True:
         pid = os.fork()

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import BackendRequest, Boundary, NetworkRules, World
+from hermes.domain.settings.settings import TerminalSettings
 from hermes.domain.text import one_line
 from hermes.execution.commands.fork_server import ForkServer
 from hermes.execution.sandboxes import box
@@ -248,7 +249,7 @@ def _abilities(program: str) -> frozenset[str]:
     return frozenset(words & {"--disable-userns", "--bind-fd", "--size", "--perms"})
 
 
-async def probe_bubblewrap(environ: Mapping[str, str]) -> SandboxProbe:
+async def probe_bubblewrap(environ: Mapping[str, str], terminal: TerminalSettings) -> SandboxProbe:
     """Starts a whole sandbox for a moment."""
 
     def found(why: str = "", remedy: str = "") -> SandboxProbe:

@@ -12,25 +12,27 @@ import hashlib
 import json
 import os
 import shutil
-import stat
+import tempfile
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from hermes.domain.errors import HermesError, Unreachable, UserError
-from hermes.domain.ports.world import NO_NETWORK, BackendRequest, Boundary, World
+from hermes.domain.ports.world import NO_NETWORK, BackendRequest, World
 from hermes.domain.settings.settings import TerminalSettings
 from hermes.domain.text import one_line
 from hermes.execution.far.backend import FarBackend
 from hermes.execution.far.programs import ProgramEnd, run_program
 from hermes.execution.far.shipping import FarFacts
-from hermes.execution.sandboxes.box import PROXY_PORT, proxy_environment
+from hermes.execution.sandboxes.box import PROXY_PORT, proxy_environment, socket_families
+from hermes.execution.sandboxes.container_calls import call_filter
 from hermes.execution.sandboxes.container_run import (
     EGRESS,
     HOME,
     WORKSPACE,
     ContainerPlan,
+    boundary_of,
     check_binds,
     check_source,
 )
@@ -104,6 +106,11 @@ class ContainerEngine:
             hint="Install docker.io or podman, or choose another backend (terminal.backend).",
         )
 
+    @property
+    def keeps_ids(self) -> bool:
+        """An ordinary user's podman has user ids of its own, unless it is told to keep ours."""
+        return self.is_podman and os.getuid() != 0
+
     async def run(self, *words: str, seconds: float = _ANSWER_SECONDS) -> ProgramEnd:
         return await run_program([self.program, *words], self.env, seconds)
 
@@ -125,6 +132,7 @@ class ContainerPlace:
         self._reaped: set[str] = request.share(("containers reaped", request.home), set)
         words = (str(request.home), request.profile.agent, str(request.workspace), str(self._network))
         self._task = f"{name}-{hashlib.sha256('|'.join(words).encode()).hexdigest()[:12]}"
+        self._name = f"hermes-{self._task}"
         self.folder = request.home / FOLDER / name / self._task.rpartition("-")[2]
         self.tool_env = self._engine.env
         self._plan: ContainerPlan | None = None
@@ -151,12 +159,12 @@ class ContainerPlace:
             system=f"Linux (container of {self._settings.docker_image})",
             shell="bash, or sh where there is none",
             sandbox="container",
-            boundary=self._describe().boundary,
+            boundary=boundary_of(self._settings),
             network=self._network,
         )
 
     def reach(self, argv: Sequence[str]) -> list[str]:
-        return [self._engine.program, "exec", "-i", self._describe().name, *argv]
+        return [self._engine.program, "exec", "-i", self._name, *argv]
 
     async def open(self) -> None:
         await self._engine.find()
@@ -166,8 +174,7 @@ class ContainerPlace:
                     "The gateway has no egress proxy for the hosts that this container may reach."
                 )
             self._egress = await self._request.open_egress()
-        self._plan = None
-        await asyncio.to_thread(self._check)
+        self._plan = await asyncio.to_thread(self._prepare)
         async with self._making:
             await self._have()
 
@@ -184,55 +191,19 @@ class ContainerPlace:
         if self._plan is None or not self._engine.program:
             return
         if only_orphans:
-            await self._engine.run("exec", self._plan.name, "sh", "-c", _SWEEP)
+            await self._engine.run("exec", self._name, "sh", "-c", _SWEEP)
             return
         await self._end_forwarder()
         if self._settings.container_persistent:
-            await self._engine.run("exec", self._plan.name, "sh", "-c", _CLEAR)
+            await self._engine.run("exec", self._name, "sh", "-c", _CLEAR)
         else:
-            await self._engine.run("rm", "-f", self._plan.name)
+            await self._engine.run("rm", "-f", self._name)
             await asyncio.to_thread(shutil.rmtree, self.folder, True)
 
     # --- making it ---
 
-    def _describe(self) -> ContainerPlan:
-        if self._plan is None:
-            self._plan = ContainerPlan(
-                name=f"hermes-{self._task}",
-                image=self._settings.docker_image,
-                user=self._user(),
-                settings=self._settings,
-                network=self._network,
-                labels={
-                    "hermes.home": _home_label(self._request.home),
-                    "hermes.agent": self._request.profile.agent,
-                    "hermes.task": self._task,
-                    "hermes.folder": str(self._request.home),
-                    "hermes.kept": str(int(self._settings.container_persistent)),
-                },
-                binds=self._binds(),
-                # An ordinary user's podman has user ids of its own, unless it is told to keep ours.
-                keep_id=self._engine.is_podman and os.getuid() != 0,
-            )
-        return self._plan
-
-    def _binds(self) -> dict[str, str]:
-        workspace = self._request.workspace
-        bound = self._settings.docker_mount_cwd_to_workspace or workspace.is_relative_to(self._request.home)
-        binds = {
-            WORKSPACE: os.path.realpath(workspace) if bound else str(self.folder / "workspace"),
-            HOME: str(self.folder / "home"),
-        }
-        return binds if self._egress is None else binds | {EGRESS: str(self._egress.parent)}
-
-    def _user(self) -> str:
-        """That of the gateway; root only if the settings want it."""
-        if os.getuid() == 0 and not self._settings.docker_run_as_host_user:
-            return f"{_USER}:{_USER}"
-        return f"{os.getuid()}:{os.getgid()}"
-
-    def _check(self) -> None:
-        """What must hold before anything is bound; makes the folders that are."""
+    def _prepare(self) -> ContainerPlan:
+        """What must hold before anything is bound; makes the folders that are. Blocks."""
         environ, home = self._request.environ, self._request.home
         homes = {home, Path(environ.get("HERMES_HOME") or home)}
         homes |= {Path(environ.get("HOME") or "/root") / ".hermes"}
@@ -240,26 +211,47 @@ class ContainerPlace:
             homes.add(home.parent.parent)
         runtime_folder = environ.get("XDG_RUNTIME_DIR", "")
         check_binds(self._settings, homes, runtime_folder)
-        plan = self._describe()
-        workspace = Path(plan.binds[WORKSPACE])
+        own = self._settings.docker_mount_cwd_to_workspace or self._request.workspace.is_relative_to(home)
+        workspace = Path(os.path.realpath(self._request.workspace if own else self.folder / "workspace"))
         check_source(str(workspace), homes, runtime_folder, inside=False)
-        ours = workspace.is_relative_to(os.path.realpath(home))
-        if not ours and not workspace.is_dir():
+        if workspace.is_relative_to(os.path.realpath(home)):
+            workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+        elif not workspace.is_dir():
             raise UserError(f"There is no folder {workspace} for the container.")
-        user, group = map(int, plan.user.split(":"))
-        if not ours and os.getuid() == 0 and user and workspace.stat().st_uid != user:
-            raise UserError(
-                f"Commands in a container run as user {user}, who may not change {workspace}.",
-                hint="Set terminal.docker_run_as_host_user: true, or work in another folder.",
-            )
-        for path in (workspace, Path(plan.binds[HOME])) if ours else (Path(plan.binds[HOME]),):
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if os.getuid() == 0:
-                _give(path, user, group)
+        made = workspace.is_relative_to(os.path.realpath(home / FOLDER))
+        user, group = _owner(workspace, made=made, ours=self._settings.docker_run_as_host_user)
+        # A home for each user: what is in it changes hands as little as the workspace does.
+        inside_home = self.folder / f"home-{user}"
+        inside_home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _owner(inside_home, made=True, user=user, group=group)
+        binds = {WORKSPACE: str(workspace), HOME: str(inside_home)}
+        return self._describe(
+            f"{user}:{group}", binds, write_filter(self.folder, unix=self._egress is not None)
+        )
+
+    def _describe(self, user: str, binds: dict[str, str], calls: str) -> ContainerPlan:
+        return ContainerPlan(
+            name=self._name,
+            image=self._settings.docker_image,
+            user=user,
+            settings=self._settings,
+            network=self._network,
+            labels={
+                "hermes.home": _home_label(self._request.home),
+                "hermes.agent": self._request.profile.agent,
+                "hermes.task": self._task,
+                "hermes.folder": str(self._request.home),
+                "hermes.kept": str(int(self._settings.container_persistent)),
+            },
+            binds=binds if self._egress is None else binds | {EGRESS: str(self._egress.parent)},
+            calls=calls,
+            keep_id=self._engine.keeps_ids,
+        )
 
     async def _have(self) -> None:
         """The container runs afterwards, and nothing in it that was there before."""
-        plan, mine = self._describe(), None
+        plan, mine = self._plan, None
+        assert plan is not None, "it was not opened"
         for found in await self._of_home():
             labels = found["Config"]["Labels"]
             if found["Name"].lstrip("/") == plan.name:
@@ -321,7 +313,7 @@ class ContainerPlace:
             await forwarder.wait()
 
     async def _is_running(self) -> bool:
-        told = await self._engine.run("inspect", "--format", "{{.State.Running}}", self._describe().name)
+        told = await self._engine.run("inspect", "--format", "{{.State.Running}}", self._name)
         return told.code == 0 and told.output.strip() == b"true"
 
     async def _of_home(self) -> list[dict[str, Any]]:
@@ -335,16 +327,40 @@ class ContainerPlace:
         return []
 
 
-def _give(folder: Path, user: int, group: int) -> None:
-    """What root made in a folder of ours belongs to the user of the container from now on."""
-    os.chown(folder, user, group, follow_symlinks=False)
-    for place, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            path = os.path.join(place, name)
-            with contextlib.suppress(FileNotFoundError):
-                info = os.lstat(path)
-                if info.st_uid == 0 and (info.st_nlink == 1 or stat.S_ISDIR(info.st_mode)):
-                    os.chown(path, user, group, follow_symlinks=False)
+def _owner(
+    folder: Path, *, made: bool, ours: bool = False, user: int = _USER, group: int = _USER
+) -> tuple[int, int]:
+    """Whose commands are that work in a folder: the gateway's user, and where that is root, whoever owns the
+    folder, so that nobody's files change hands. One that was `made` for containers and is empty is given to
+    the user. With `ours` they are root's, without any of root's rights."""
+    here = (os.getuid(), os.getgid())
+    if here[0]:
+        return here
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if made and not ours and not os.listdir(opened):
+            os.fchown(opened, user, group)
+        info = os.fstat(opened)
+    finally:
+        os.close(opened)
+    if ours and info.st_uid:
+        raise UserError(
+            f"Commands in a container run as root without its rights, who may not change {folder}.",
+            hint="Set terminal.docker_run_as_host_user: false, so that they run as its owner.",
+        )
+    return info.st_uid, info.st_gid
+
+
+def write_filter(folder: Path, *, unix: bool) -> str:
+    """The file with the filter for system calls; named by what is in it, so that another one makes another
+    container. With `unix`, paths of sockets can be used, as the way to listed hosts needs it."""
+    text = call_filter(socket_families(internet=True, unix=unix))
+    if not text:
+        return ""
+    path = folder / f"calls-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+    if not path.exists():
+        path.write_text(text)
+    return str(path)
 
 
 def _home_label(home: Path) -> str:
@@ -396,26 +412,46 @@ def _not_made(complaint: str, image: str, program: str) -> UserError:
     return UserError(f"{name} cannot start a container: {one_line(complaint, 300)}.")
 
 
-async def _probe(environ: Mapping[str, str], name: str) -> SandboxProbe:
-    image = environ.get("TERMINAL_DOCKER_IMAGE") or TerminalSettings().docker_image
-    engine = ContainerEngine(environ.get("TERMINAL_DOCKER_BINARY", "auto"), name, environ)
+async def _probe(environ: Mapping[str, str], terminal: TerminalSettings, name: str) -> SandboxProbe:
+    """Starts a whole container for a moment."""
+    engine = ContainerEngine(terminal.docker_binary, name, environ)
+    why, remedy = "", ""
     try:
         await engine.find()
-        told = await engine.run("image", "inspect", "--format", "{{.Id}}", image)
-        if told.code:
-            raise _not_made("no such image", image, engine.program)
+        await _try(engine, terminal, name)
     except UserError as error:
-        return SandboxProbe(
-            name=name, boundary=Boundary.CONTAINER, works=False, why=error.message, remedy=error.hint
-        )
+        why, remedy = error.message, error.hint
     except Unreachable as error:
-        return SandboxProbe(name=name, boundary=Boundary.CONTAINER, works=False, why=f"{error}.")
-    return SandboxProbe(name=name, boundary=Boundary.CONTAINER, works=True)
+        why = f"{error}."
+    boundary = boundary_of(terminal)
+    return SandboxProbe(name=name, boundary=boundary, works=not why, why=why, remedy=remedy)
 
 
-async def probe_docker(environ: Mapping[str, str]) -> SandboxProbe:
-    return await _probe(environ, DOCKER)
+async def _try(engine: ContainerEngine, terminal: TerminalSettings, name: str) -> None:
+    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="hermes-probe-"))
+    plan = ContainerPlan(
+        name=f"hermes-probe-{name}-{folder.name[-8:]}",
+        image=terminal.docker_image,
+        user=f"{os.getuid()}:{os.getgid()}",
+        settings=terminal,
+        network=NO_NETWORK,
+        labels={},
+        binds={WORKSPACE: str(folder)},
+        calls=await asyncio.to_thread(write_filter, folder, unix=False),
+        keep_id=engine.keeps_ids,
+    )
+    try:
+        made = await engine.run(*plan.argv(), seconds=_START_SECONDS)
+        if made.code:
+            raise _not_made(made.complaint, plan.image, engine.program)
+    finally:
+        await engine.run("rm", "-f", plan.name)
+        await asyncio.to_thread(shutil.rmtree, folder, True)
 
 
-async def probe_podman(environ: Mapping[str, str]) -> SandboxProbe:
-    return await _probe(environ, PODMAN)
+async def probe_docker(environ: Mapping[str, str], terminal: TerminalSettings) -> SandboxProbe:
+    return await _probe(environ, terminal, DOCKER)
+
+
+async def probe_podman(environ: Mapping[str, str], terminal: TerminalSettings) -> SandboxProbe:
+    return await _probe(environ, terminal, PODMAN)

@@ -40,8 +40,8 @@ _SOCKETS = (
 
 class ContainerPlan(Struct, frozen=True, kw_only=True):
     """A container before it is made. `binds` are folders of this machine by their place in it; `labels` say
-    whose it is. `keep_id` = an ordinary user's podman, which has user ids of its own. Two plans with the same
-    `digest` make the same container."""
+    whose it is; `calls` is the file with the filter for system calls. `keep_id` = an ordinary user's podman,
+    which has user ids of its own. Two plans with the same `digest` make the same container."""
 
     name: str
     image: str
@@ -50,17 +50,13 @@ class ContainerPlan(Struct, frozen=True, kw_only=True):
     network: NetworkRules
     labels: Mapping[str, str]
     binds: Mapping[str, str]
+    calls: str = ""
     keep_id: bool = False
 
     @property
     def digest(self) -> str:
         words = (*self._options(), *self.labels.values())
         return hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
-
-    @property
-    def boundary(self) -> Boundary:
-        words = option_names(self.settings.docker_extra_args)
-        return Boundary.CONTAINER if words <= _HARMLESS else Boundary.WEAK
 
     def argv(self) -> list[str]:
         labels = dict(self.labels) | {"hermes.digest": self.digest}
@@ -79,6 +75,8 @@ class ContainerPlan(Struct, frozen=True, kw_only=True):
         ]  # fmt: skip
         if not self.network.open:
             words += ["--network", "none"]
+        if self.calls:
+            words += ["--security-opt", f"seccomp={self.calls}"]
         if chosen.docker_runtime:
             words += ["--runtime", chosen.docker_runtime]
         if chosen.container_cpu:
@@ -99,6 +97,11 @@ class ContainerPlan(Struct, frozen=True, kw_only=True):
         for volume in chosen.docker_volumes:
             words += ["--volume", os.path.expanduser(volume)]
         return [*words, *chosen.docker_extra_args, self.image]
+
+
+def boundary_of(settings: TerminalSettings) -> Boundary:
+    words = option_names(settings.docker_extra_args)
+    return Boundary.CONTAINER if words <= _HARMLESS else Boundary.WEAK
 
 
 def option_names(words: Sequence[str]) -> set[str]:

@@ -6,7 +6,6 @@ forwarder to the gateway's egress proxy is started before sockets of its kind ar
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import resource
@@ -16,10 +15,10 @@ import time
 
 from hermes.execution.commands import runner
 from hermes.execution.commands.file_server import serve_files
+from hermes.execution.process_tree import hide_memory
 from hermes.execution.sandboxes import seccomp
 from hermes.execution.sandboxes.landlock_rules import confine
 
-_PR_SET_DUMPABLE = 4
 _OUTPUT_DAYS = 7
 
 
@@ -34,7 +33,7 @@ def main() -> None:
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(limit, (most, most))
     # Nothing of the same user may look into these processes or steer them.
-    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    hide_memory()
     seccomp.give_up_rights()
     beside = [_start_forwarder(plan["forward"], files)] if plan["forward"] else []
     if plan["landlock"]:

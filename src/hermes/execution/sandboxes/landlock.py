@@ -16,6 +16,7 @@ from typing import IO
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import BackendRequest, Boundary, World
+from hermes.domain.settings.settings import TerminalSettings
 from hermes.execution.commands.fork_server import ForkServer
 from hermes.execution.sandboxes import box, seccomp
 from hermes.execution.sandboxes.cgroups import Cage
@@ -123,7 +124,7 @@ def why_unusable() -> str:
     return "" if landlock_abi() else "This kernel has no Landlock, or it is switched off"
 
 
-async def probe_landlock(environ: Mapping[str, str]) -> SandboxProbe:
+async def probe_landlock(environ: Mapping[str, str], terminal: TerminalSettings) -> SandboxProbe:
     """Closes everything but the system for a process of its own, for a moment."""
     why = why_unusable() or await asyncio.to_thread(_try)
     return SandboxProbe(

@@ -8,6 +8,7 @@ from importlib import import_module
 from msgspec import Struct
 
 from hermes.domain.ports.world import Boundary
+from hermes.domain.settings.settings import TerminalSettings
 
 
 class SandboxProbe(Struct, frozen=True, kw_only=True):
@@ -21,8 +22,9 @@ class SandboxProbe(Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
 
-Probe = Callable[[Mapping[str, str]], Awaitable[SandboxProbe]]
-"""Starts one for a moment, with everything that is promised of it. Takes the variables of the gateway."""
+Probe = Callable[[Mapping[str, str], TerminalSettings], Awaitable[SandboxProbe]]
+"""Starts one for a moment, with everything that is promised of it. Takes the variables and the settings of
+the gateway."""
 
 PROBES = {
     "docker": "hermes.execution.sandboxes.container:probe_docker",
@@ -33,8 +35,8 @@ PROBES = {
 """Where the probe of each backend is; loaded when it is asked for."""
 
 
-async def probe_sandbox(name: str, environ: Mapping[str, str]) -> SandboxProbe:
+async def probe_sandbox(name: str, environ: Mapping[str, str], terminal: TerminalSettings) -> SandboxProbe:
     """What is found now; whoever asks often keeps the answer."""
     module, _, function = PROBES[name].partition(":")
     probe: Probe = getattr(import_module(module), function)
-    return await probe(environ)
+    return await probe(environ, terminal)

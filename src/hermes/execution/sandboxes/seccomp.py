@@ -16,7 +16,7 @@ _LOAD, _EQUAL, _GREATER_OR_EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
 _X32 = 0x40000000
-_NEW_NAMESPACES = 0x7E020080
+NEW_NAMESPACES = 0x7E020080
 """Every flag of clone(2) that makes a namespace, the one for times included."""
 _INJECTING = (0x5412, 0x541C)
 """Requests of ioctl(2) that type into a terminal."""
@@ -66,7 +66,7 @@ def seccomp_filter(families: tuple[int, ...], machine: str = "") -> bytes:
             steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, refuse)]
     # Its flags are behind a pointer, which no filter can follow; the C library then uses `clone`.
     steps += [(_EQUAL, 0, 1, _CLONE3[column]), (_RETURN, 0, 0, missing)]
-    steps += [(_EQUAL, 0, 4, _CLONE[column]), (_LOAD, 0, 0, _ARGUMENTS), (_ANY_BIT, 0, 1, _NEW_NAMESPACES)]
+    steps += [(_EQUAL, 0, 4, _CLONE[column]), (_LOAD, 0, 0, _ARGUMENTS), (_ANY_BIT, 0, 1, NEW_NAMESPACES)]
     steps += [(_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW)]
     size = 2 + 2 * len(_INJECTING)
     steps += [(_EQUAL, 0, size, _IOCTL[column]), (_LOAD, 0, 0, _ARGUMENTS + 8)]

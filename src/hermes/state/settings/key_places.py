@@ -6,7 +6,7 @@ from __future__ import annotations
 from hermes.domain.settings import settings as declared
 from hermes.state.home.findings import SettingsFindings
 from hermes.state.settings import values
-from hermes.state.settings.yaml_tree import YamlMapping, YamlNode, YamlScalar
+from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar
 
 Pair = tuple[int, YamlNode]
 _ALSO_UNDER_GATEWAY = """group_sessions_per_user thread_sessions_per_user allowed_users allow_all_users
@@ -18,6 +18,8 @@ ALIASES = {("model", "model"): "default", ("streaming", "mode"): "transport"}
 """Other names of keys. Saying how answers are streamed wants them streamed, which is the default."""
 _SWITCH = "message_timestamps"
 """A key of the gateway that may be written as `name: {enabled: …}`."""
+_VARIABLES = "docker_env"
+"""A key of `terminal` that may be written as `{NAME: value}`."""
 
 
 def arrange(root: YamlMapping, platforms: frozenset[str], findings: SettingsFindings) -> YamlMapping:
@@ -43,7 +45,21 @@ def arrange(root: YamlMapping, platforms: frozenset[str], findings: SettingsFind
     switch = gateway.get(_SWITCH, (1, None))[1]
     if isinstance(switch, YamlMapping) and switch.pairs.keys() == {"enabled"}:
         gateway[_SWITCH] = switch.pairs["enabled"]
+    terminal = _copied(pairs, "terminal")
+    if isinstance(variables := terminal.get(_VARIABLES, (1, None))[1], YamlMapping):
+        terminal[_VARIABLES] = (variables.line, _assignments(variables))
     return YamlMapping(pairs=pairs, line=root.line)
+
+
+def _assignments(variables: YamlMapping) -> YamlNode:
+    """`{NAME: value}` as a list of `NAME=value`; as it is if a value is no text."""
+    items: list[YamlNode] = []
+    for name, (line, value) in variables.pairs.items():
+        if not isinstance(value, YamlScalar):
+            return variables
+        text = "" if value.empty else value.text
+        items.append(YamlScalar(text=f"{name}={text}", line=line, plain=False, unreadable=value.unreadable))
+    return YamlList(items=items, line=variables.line)
 
 
 def _copied(pairs: dict[str, Pair], section: str) -> dict[str, Pair]:
