@@ -91,7 +91,7 @@ def test_get(tmp_path: Path, key: str, said: str) -> None:
         ("agent.max_turn", "“agent.max_turns”"),
         ("HERMES_MODLE", "“HERMES_MODEL”"),
         ("__class__", "not a known"),
-        ("terminal.container_cpu", "not used yet"),
+        ("terminal.modal_mode", "not used yet"),
         ("agent.max_turns.x", "not a known"),
         ("", "not a known"),
     ],

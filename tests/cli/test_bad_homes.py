@@ -49,7 +49,7 @@ def test_wrong_settings_are_told_and_the_gateway_starts(home: Path, text: str, s
         ("logging: {level: INFO}\nmodel: {default: x\n", "config.yaml:2"),
         ("\tmodel: x\n", "config.yaml:1"),
         ("- a\n- list\n", "config.yaml:1"),
-        ("logging:\n  level: INFO\nterminal:\n  backend: docker\n", "config.yaml:4: “terminal.backend”"),
+        ("logging:\n  level: INFO\nterminal:\n  backend: firecracker\n", "config.yaml:4: “terminal.backend”"),
         ("toolsets: [file, termnal]\n", "config.yaml:1: toolsets: There is no toolset “termnal”."),
         ("agent:\n  disabled_toolsets: [debugging]\n", "config.yaml:2: agent.disabled_toolsets"),
     ],

@@ -36,7 +36,7 @@ def stopped(found: LoadedSettings, name: str, line: int) -> None:
     assert found.stops[0].hint and str(found.stops[0]) in map(str, found.problems)
 
 
-NARROWS = {"security.tirith_fail_open": "false"}
+NARROWS = {"security.tirith_fail_open": "false", "terminal.backend": "firecracker"}
 LIMITS = sorted([*NARROWING, "security.something", "terminal.backend"])
 
 
@@ -109,9 +109,9 @@ def test_a_limit_for_one_agent_or_platform_stops_the_start(tmp_path: Path, secti
 
 @pytest.mark.parametrize("name", sorted(VARIABLES))
 def test_a_variable_that_nothing_honours_stops_the_start(tmp_path: Path, name: str) -> None:
-    found = loaded(tmp_path / "home", "", **{name: "docker"})
+    found = loaded(tmp_path / "home", "", **{name: "firecracker"})
     assert [stop.file for stop in found.stops] == ["environment"] and name in found.stops[0].message
-    (tmp_path / "home" / ".env").write_text(f"A=1\n{name}=docker\n")
+    (tmp_path / "home" / ".env").write_text(f"A=1\n{name}=firecracker\n")
     (stop,) = loaded(tmp_path / "home", "").stops
     assert stop.file.endswith(".env") and stop.line == 2
     assert not loaded(tmp_path / "other", "", TERMINAL_ENV="local").stops

@@ -159,7 +159,7 @@ def test_the_key_of_a_named_provider(tmp_path: Path) -> None:
         ("...", "1", "not a known setting"),
         ("agent", "1", "several values"),
         ("routes", "1", "several values"),
-        ("terminal.backend", "docker", "would not start"),
+        ("terminal.backend", "firecracker", "would not start"),
         ("agents.My Agent.model", "x", "cannot be called"),
         ("agent.max_turns", "five", "must be a whole number of at least 1, not “five”"),
         ("approvals.mode", "manul", "Did you mean “manual”?"),
@@ -319,7 +319,7 @@ def test_what_stops_the_start_can_be_taken_out(tmp_path: Path, text: str, key: s
 
 
 def test_a_variable_that_stops_the_start_can_be_taken_out(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("A=1\nTERMINAL_ENV=docker\n")
+    (tmp_path / ".env").write_text("A=1\nTERMINAL_ENV=firecracker\n")
     assert unset_setting(tmp_path, "TERMINAL_ENV") is not None
     assert (tmp_path / ".env").read_text() == "A=1\n"
 
@@ -329,6 +329,6 @@ def test_a_variable_that_stops_the_start_can_be_taken_out(tmp_path: Path) -> Non
 )
 def test_a_limit_that_would_stop_the_start_is_not_written(tmp_path: Path, key: str) -> None:
     with pytest.raises(UserError, match="is a limit that does not hold here") as refused:
-        set_setting(tmp_path, key, "docker")
+        set_setting(tmp_path, key, "firecracker")
     assert "would not start" in (refused.value.hint or "") and not (tmp_path / "config.yaml").exists()
     assert set_setting(tmp_path, "terminal.backend", "local").name == "terminal.backend"

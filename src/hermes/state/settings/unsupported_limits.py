@@ -66,6 +66,7 @@ _NOT_HERE = {
 }
 """Those that count at the top alone."""
 _NO_SECTION = UnsupportedLimit(why="settings stand below this name, so the value counts for nothing")
+_SLIP = "its name is misspelled; “{}” may be meant"
 _SECURITY = UnsupportedLimit(why="it is not known here")
 _KNOWN_SECURITY = """redact_secrets allow_private_urls allow_lazy_installs tirith_enabled tirith_fail_open
     tirith_path tirith_timeout website_blocklist private_hosts allowed_hosts egress_proxy broker"""
@@ -118,8 +119,11 @@ def _check(
 ) -> None:
     """Report the setting, also under a misspelled name, and what stands in place of its section."""
     for name, (line, node) in tree.pairs.items():
-        if name != parts[0] and not is_slip(name, parts[0]):
-            continue
+        if name != parts[0]:
+            if not is_slip(name, parts[0]):
+                continue
+            # Under another name nothing honours it, whatever is installed.
+            narrowing = UnsupportedLimit(why=_SLIP.format(parts[0]), harmless=narrowing.harmless)
         if len(parts) == 1:
             if _narrows(node, narrowing.holds):
                 _tell(prefix + name, line, narrowing, findings)
