@@ -167,9 +167,9 @@ class Machine:
     async def until_set(self, backend: str) -> None:
         await self.until(lambda: self.api.app.loaded.settings.terminal.backend == backend)
 
-    async def ask_api(self, key: str) -> None:
+    async def ask_api(self, key: str, session: str = "") -> None:
         body = {"model": "main", "messages": [{"role": "user", "content": "run pwd"}]}
-        headers = {"Authorization": f"Bearer {key}"}
+        headers = {"Authorization": f"Bearer {key}"} | ({"X-Hermes-Session-Id": session} if session else {})
         heard = await self.api.post("/v1/chat/completions", body, headers=headers)
         assert heard.status == 200, heard.data
 
@@ -261,6 +261,42 @@ async def test_a_job_is_no_way_around_the_boundary_of_its_maker(tmp_path: Path, 
     assert [each.network for each in ran] == ["open"] * 3 + ["none"] * 2
     assert {each.workspace for each in ran[:3]} == {machine.own}
     assert ran[3].workspace == ran[4].workspace != machine.own, "all runs of a job have one folder"
+
+
+async def test_a_strangers_job_runs_no_script_of_the_machine(tmp_path: Path, ran: list[Ran]) -> None:
+    bob = Source(address=Address(platform="fake", chat="bob"), kind=SourceKind.PRIVATE, user="bob")
+    async with Machine(tmp_path, "bubblewrap") as machine:
+        scripts = machine.api.home / "scripts"
+        scripts.mkdir()
+        (scripts / "backup.sh").write_text(f"touch {tmp_path}/taken\n")
+        (scripts / "backup.sh").chmod(0o700)
+        desk = machine.api.app.gateway.jobs(MAIN_AGENT)
+        wish = JobSpec(script="backup.sh", no_agent=True, schedule="every 9h", deliver="local")
+        with pytest.raises(UserError, match="owner and of admins"):
+            await desk.create(wish, bob)
+        job = await desk.create(JobSpec(prompt="run pwd", schedule="every 9h", deliver="local"), bob)
+        with pytest.raises(UserError, match="owner and of admins"):
+            await desk.update(job.id, JobSpec(script="backup.sh", no_agent=True))
+        own = await desk.create(wish, None)
+        await desk.act(own.id, JobAction.RUN)
+        await settled(desk, own.id)
+        assert (tmp_path / "taken").exists(), "the owner's does"
+
+
+async def test_no_name_of_a_session_leads_into_the_folder_of_another(tmp_path: Path, ran: list[Ran]) -> None:
+    odd = "carol smith"
+    guessed = "task-" + hashlib.sha256(odd.encode()).hexdigest()[:32]
+    other = f"cron_{'0' * 12}_x"
+    config = "      second: {key: a fourth key that nobody guesses}\n"
+    async with Machine(tmp_path, "bubblewrap", config=config) as machine:
+        for name in (odd, guessed, other, "s"):
+            await machine.ask_api(GUESTS_KEY, name)
+        heard = await machine.api.ask(
+            "DELETE", "/api/sessions/s", headers={"Authorization": f"Bearer {OWNERS_KEY}"}
+        )
+        assert heard.status in (200, 204), heard.data
+        await machine.ask_api("a fourth key that nobody guesses", "s")
+    assert len({each.workspace for each in ran}) == len(ran) == 5, ran
 
 
 async def test_whoever_writes_to_a_webhook_is_a_stranger(tmp_path: Path, ran: list[Ran]) -> None:

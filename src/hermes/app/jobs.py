@@ -45,6 +45,11 @@ class HomeJobs:
         self._backends = backends
 
     async def check(self, script: str, workdir: str, maker: Source | None) -> None:
+        if script and not self._backends.trusts(maker):
+            raise UserError(
+                "Scripts run on the machine of the gateway: only jobs of the owner and of admins have any.",
+                hint="Let the job say in words what is to be done.",
+            )
         if script:
             await asyncio.to_thread(self._scripts.find, script)
         if workdir:

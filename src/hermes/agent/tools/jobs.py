@@ -22,7 +22,7 @@ async def _approval_check(case: ApprovalCase, values: Mapping[str, Any]) -> Appr
     if values.get("action") not in ("create", "update") or not (elsewhere or script):
         return None
     what = [f"answer in {', '.join(elsewhere)}"] if elsewhere else []
-    what += [f"run the script {script}"] if script else []
+    what += [f"run the script {script} on the gateway's machine itself"] if script else []
     told = (
         f"A job ({one_line(str(values.get('schedule') or 'as before'), 60)}) that will {' and '.join(what)}."
     )

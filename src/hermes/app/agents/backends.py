@@ -42,7 +42,7 @@ from hermes.app.homes import MEDIA, SANDBOXES, WORKSPACE, homes_for
 from hermes.control.chores import HOURLY, Chore
 from hermes.control.jobs.runs import RUN_SESSIONS
 from hermes.control.people.routing import job_source
-from hermes.domain.address import Source
+from hermes.domain.address import CHAT_KINDS, Source, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.event import AgentEvent, Notice
@@ -60,6 +60,7 @@ from hermes.domain.ports.world import (
     World,
 )
 from hermes.domain.rows import MediaItem
+from hermes.domain.session import owner_of
 from hermes.domain.settings.settings import AUTO, Profile, Route, Settings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
@@ -378,7 +379,7 @@ class AgentBackends:
         choice.check()
         workspace = self._workspace
         if choice.apart:
-            workspace = self._profile.home / SANDBOXES / choice.backend / _task(session) / WORKSPACE
+            workspace = self._profile.home / SANDBOXES / choice.backend / _task(who, session) / WORKSPACE
         elif folder is not None and not await asyncio.to_thread(is_led_away, folder):
             workspace = Path(folder)
         order = self._order(choice.backend, workspace, choice)
@@ -424,14 +425,21 @@ def incoming_folder(world: World, profile: Profile) -> str:
     return str(profile.home / MEDIA) if world.host_files else f"{world.workspace.rstrip('/')}/{_INCOMING}"
 
 
-def _task(session: str) -> str:
-    """The name of a stranger's folder: that of the session, and one for all runs of a job. Ids of sessions
-    may be a client's own words."""
-    run = _JOB_RUN.match(session)
-    session = session if run is None else RUN_SESSIONS + run["job"]
-    if _TASK.fullmatch(session):
-        return session
-    return "task-" + hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def _task(who: Commander, session: str) -> str:
+    """The name of a stranger's folder: one for each session, and for all runs of a job. The ids of an API
+    client's sessions are its own words, and may be those of another key before, so the key counts too."""
+    source = who.source
+    kind = SourceKind.PRIVATE if source is None else source.kind
+    run = _JOB_RUN.match(session) if kind is SourceKind.JOB else None
+    if run is not None:
+        return f"job-{run['job']}"
+    if source is not None and kind not in CHAT_KINDS:
+        name = "\0".join((kind.value, owner_of(source) or "", session))
+    elif _TASK.fullmatch(session):
+        return f"session-{session}"
+    else:
+        name = session
+    return f"{kind.value}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
 def _sweep(folder: Path, kept: Collection[Path], before: float) -> int:

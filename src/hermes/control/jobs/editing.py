@@ -321,7 +321,8 @@ class JobDesk(Struct, frozen=True, kw_only=True):
         return await self._change(lambda tx: create_job(tx, self.agent, wish, origin, self.context))
 
     async def update(self, word: str, wish: JobSpec) -> Job:
-        await self._check(wish, None)
+        if wish.script or wish.workdir:
+            await self._check(wish, (await self.find(word)).origin)
         return await self._change(lambda tx: update_job(tx, self._find(tx, word), wish, self.context))
 
     async def act(self, word: str, action: JobAction) -> Job:

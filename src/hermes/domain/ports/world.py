@@ -355,7 +355,7 @@ class JobWorld(Protocol):
 
     async def check(self, script: str, workdir: str, maker: Source | None) -> None:
         """Whether there are such a script and, where the job's commands will run, such a folder; empty names
-        are fine. `maker` is who made the job, from where."""
+        are fine. `maker` is who made the job, from where; a stranger's has no script."""
 
     async def enter(self, session: SessionId, workdir: str, maker: Source | None) -> str:
         """Commands of the session start in this folder. If a sandbox has to be given it for that, it is
