@@ -43,7 +43,7 @@ def test_show_prints_what_counts_and_no_secret(tmp_path: Path) -> None:
     assert shown["agent"]["max_turns"] == 9 and shown["model"]["api_key"] == "***"
     assert shown["platforms"]["telegram"]["secrets"] == {"token": "***"}
     assert shown["platforms"]["telegram"]["allowed_users"] == ["7"]
-    assert shown["agent"]["system_prompt"] == "say ***" and shown["routes"][0]["agent"] == "main"
+    assert shown["agent"]["system_prompt"] == "say ‹secret›" and shown["routes"][0]["agent"] == "main"
     assert shown["display"]["busy_input_mode"] == "interrupt"
 
 

@@ -250,7 +250,7 @@ def test_what_a_plugin_is_told(tmp_path: Path) -> None:
     key = values.pop("api_key")
     assert values == {"city": "Berlin", "days": 3, "near": ["a", "b"]}
     assert str(key) == "***" and key.reveal() == "k-0123456789abcdef"
-    assert loaded.secrets.redact("the key k-0123456789abcdef") == "the key ***"
+    assert loaded.secrets.redact("the key k-0123456789abcdef") == "the key ‹secret›"
 
 
 def tool(name: str) -> Tool:

@@ -156,7 +156,7 @@ async def test_what_a_call_was_given_is_of_no_use_after_its_end() -> None:
 async def test_what_a_tool_breaks_of_is_told_without_secrets() -> None:
     tool = redacting(acting(raising(RuntimeError(f"boom {SECRET}"))), SECRETS)
     _, result = await finish(tool)
-    assert result.failed and result.text == "act broke (RuntimeError: boom ***)."
+    assert result.failed and result.text == "act broke (RuntimeError: boom ‹secret›)."
 
 
 async def test_files_of_a_result_are_told_without_secrets() -> None:
@@ -167,7 +167,7 @@ async def test_files_of_a_result_are_told_without_secrets() -> None:
 
     _, result = await finish(redacting(acting(act), SECRETS))
     told = result.attachments[0]
-    assert (told.name, told.note, told.text) == ("***.txt", "n ***", "***")
+    assert (told.name, told.note, told.text) == ("‹secret›.txt", "n ‹secret›", "‹secret›")
 
 
 async def test_the_result_of_a_plugin_is_no_longer_than_one_of_ours() -> None:

@@ -94,7 +94,7 @@ def test_secrets_do_not_reach_the_log(home: Path) -> None:
     (home / "config.yaml").write_text("agent: {max_turns: sk-very-secret-1}\n")
     with gateway(home) as running:
         assert running.stop() == 0
-        assert "sk-very" not in running.err and "***" in running.err
+        assert "sk-very" not in running.err and "‹secret›" in running.err
     assert "sk-very" not in (home / "logs" / "gateway.log").read_text()
 
 

@@ -60,11 +60,11 @@ def speaking(text: str) -> ScriptedModel:
         results = [entry.record for entry in request.entries if isinstance(entry.record, ToolFinished)]
         words, arguments = last_words(request), json.dumps({"path": text})
         if len(results) < 2:
-            return call(("tell", "fail")[len(results)], arguments)
+            return call(("tell", "fail")[len(results)])
         if words == "break it":
             return Say(error=ModelFault(f"it said: {text}", kind=FaultKind.BAD_REQUEST, quote=text))
         if words == "ask me":
-            return call("asked", arguments)
+            return call("asked", arguments if len(results) == 2 else "{}")
         return Say(text=text, thought=text, pieces=len(text) // 7)
 
     return ScriptedModel(reply)
@@ -133,7 +133,8 @@ async def test_no_loaded_secret_is_in_any_place(tmp_path: Path, way: str, full: 
     text = "\n".join(WAYS[way](value) for value in values.values())
     places = await tell_all(tmp_path / "home", text, values)
     for place, written in places.items():
-        assert b"***" in written, f"nothing was told to the {place}"
+        hidden = b"secret\\u203a" in written or "secret›".encode() in written
+        assert hidden, f"nothing was told to the {place}"
         shown = {name for name, value in values.items() if any(form in written for form in forms(value))}
         assert not shown, (place, shown)
 

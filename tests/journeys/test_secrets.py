@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import base64
+import json
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from hermes.domain.concealing import withheld
 from hermes.domain.errors import UserError
 from hermes.domain.event import ToolFinished
+from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.settings.declaring import STAND_IN
+from hermes.domain.tool import Approval, Effect, Tool, ToolCall, ToolContext, ToolResult
+from hermes.domain.word import replace
+from hermes.state.settings.secrets import Secrets
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, say
 
@@ -51,14 +58,68 @@ async def test_a_key_in_a_result_is_taken_out(tmp_path: Path, told: str, fails: 
     body = {"model": "hermes-agent", "messages": [{"role": "user", "content": "look"}], "stream": True}
     async with ApiWorld(home=tmp_path / "home", provider=model, tools=tools, environ=environ) as api:
         heard = await api.post("/v1/chat/completions", body)
-        assert heard.status == 200 and b"***" in heard.data
+        assert heard.status == 200 and b"\\u203a" in heard.data
     kept = b"".join(path.read_bytes() for path in (tmp_path / "home").glob("gateway.db*"))
     piece = told[:24].encode()
-    assert piece not in heard.data + kept + repr(model.requests).encode() and b"***" in kept
+    assert piece not in heard.data + kept + repr(model.requests).encode() and "‹secret›".encode() in kept
 
 
 async def test_a_key_that_was_made_at_the_start_is_taken_out_too(tmp_path: Path) -> None:
     environ = {"API_SERVER_KEY": "", "API_SERVER_ENABLED": "true"}
     async with ApiWorld(home=tmp_path / "home", environ=environ) as api:
         made = (tmp_path / "home/.env").read_text().partition("API_SERVER_KEY=")[2].strip()
-        assert len(made) > 20 and api.app.loaded.secrets.redact(f"found {made}") == "found ***"
+        assert len(made) > 20 and api.app.loaded.secrets.redact(f"found {made}") == "found ‹secret›"
+
+
+WORD = "kiwi-42-marmalade"
+HELD = {
+    "in a command": json.dumps({"command": f"rm -r {WORD}"}),
+    "deep inside": json.dumps({"a": [{"b": f"x/{WORD}"}]}),
+    "escaped": '{"command": "rm -r \\u006biwi-42-marmalade"}',
+    "in base64": json.dumps({"command": base64.b64encode(WORD.encode()).decode()}),
+    "as a name": json.dumps({WORD: "x"}),
+    "twice": json.dumps({"command": "ls"})[:-1] + f', "command": "{WORD}", "command": "ls"}}',
+    "broken off": f'{{"command": "rm -r {WORD}',
+}
+
+
+@pytest.mark.parametrize("arguments", HELD.values(), ids=HELD)
+async def test_a_call_that_holds_a_loaded_value_is_not_run_at_all(tmp_path: Path, arguments: str) -> None:
+    ran: list[Mapping[str, object]] = []
+
+    async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        ran.append(arguments)
+        return ToolResult(text="done")
+
+    def reply(request: ModelRequest) -> Say:
+        results = [entry.record for entry in request.entries if isinstance(entry.record, ToolFinished)]
+        return say(results[-1].text) if results else call("act", arguments)
+
+    tool = Tool(name="act", description="Act.", parameters={}, run=run, approval=Approval.ASK)
+    body = {"model": "hermes-agent", "messages": [{"role": "user", "content": "go"}]}
+    environ = {"EXAMPLE_API_KEY": WORD}
+    model = ScriptedModel(reply)
+    async with ApiWorld(home=tmp_path / "home", provider=model, tools=(tool,), environ=environ) as api:
+        heard = await api.post("/v1/chat/completions", body)
+        assert "Not run: its arguments hold a secret" in heard.json["choices"][0]["message"]["content"]
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "home").glob("gateway.db*"))
+    assert not ran and WORD.encode() not in kept and b"withheld" in kept
+
+
+async def test_arguments_stay_json_where_a_value_is_taken_out() -> None:
+    secrets = Secrets({"PIN": "12345678", "ODD": "command"})
+    kept = ToolCall(id=CallId("c"), name="act", arguments='{"command":"seq 3","n":1234567}')
+    assert withheld(kept, secrets.conceal) is kept
+    told = withheld(replace(kept, arguments='{"command":"the command","n":12345678}'), secrets.conceal)
+    assert told.withheld and json.loads(told.arguments) == {"command": "the ‹secret›", "n": "‹secret›"}
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+def test_no_shell_makes_something_else_of_what_stands_for_a_secret(tmp_path: Path, shell: str) -> None:
+    (tmp_path / "secret").write_text("x")
+    told = subprocess.run(
+        [shell, "-c", f"echo {STAND_IN} x={STAND_IN}"], cwd=tmp_path, capture_output=True, check=True
+    )
+    assert told.stdout.decode() == f"{STAND_IN} x={STAND_IN}\n"
+    assert json.dumps(STAND_IN, ensure_ascii=False) == f'"{STAND_IN}"'
+    assert not set(STAND_IN) & set("*?[]{}~$")

@@ -147,7 +147,7 @@ def test_a_wrong_answer_is_asked_again(answer: Answer) -> None:
 
 def test_a_token_that_is_pasted_at_another_question_is_not_shown(answer: Answer) -> None:
     told, _ = answer("123456789:wrong", "", "", TOKEN, TOKEN, "", "", TOKEN, "501")
-    assert "Alpha calls nobody “***”." in told and TOKEN not in told
+    assert "Alpha calls nobody “‹secret›”." in told and TOKEN not in told
 
 
 def test_missing_packages_are_offered_before_anything_is_asked(

@@ -65,20 +65,20 @@ def test_code_and_words_about_secrets_stay(line: str) -> None:
 
 def test_what_stands_around_a_secret_stays_readable() -> None:
     redact = FOREIGN.redact
-    assert redact("Authorization: Bearer abc123DEF456ghi789") == "Authorization: Bearer ***"
-    assert redact("postgres://app:hunter2@db/main") == "postgres://app:***@db/main"
-    assert redact('{"password": "hunter2!", "user": "ann"}') == '{"password": "***", "user": "ann"}'
-    assert redact("DB_PASSWORD=swordfish1 ./run") == "DB_PASSWORD=*** ./run"
-    assert redact("mysql --password hunter22 -u app") == "mysql --password *** -u app"
+    assert redact("Authorization: Bearer abc123DEF456ghi789") == "Authorization: Bearer ‹secret›"
+    assert redact("postgres://app:hunter2@db/main") == "postgres://app:‹secret›@db/main"
+    assert redact('{"password": "hunter2!", "user": "ann"}') == '{"password": "‹secret›", "user": "ann"}'
+    assert redact("DB_PASSWORD=swordfish1 ./run") == "DB_PASSWORD=‹secret› ./run"
+    assert redact("mysql --password hunter22 -u app") == "mysql --password ‹secret› -u app"
 
 
 def test_the_setting_governs_patterns_alone() -> None:
     secrets = Secrets({"KEY": "loaded-value-1"}, patterns=False)
     line = "password=hunter2 and loaded-value-1"
-    assert secrets.redact(line) == "password=hunter2 and ***"
+    assert secrets.redact(line) == "password=hunter2 and ‹secret›"
     secrets.follow(FOREIGN)
-    assert secrets.redact(line) == "password=*** and ***"
-    assert secrets.conceal(line) == "password=hunter2 and ***"
+    assert secrets.redact(line) == "password=‹secret› and ‹secret›"
+    assert secrets.conceal(line) == "password=hunter2 and ‹secret›"
 
 
 @given(st.text(alphabet="akeyps=:/.@-_ \"'\n0A<", max_size=300))
@@ -131,7 +131,7 @@ def test_a_text_that_was_harmless_before_is_looked_at_again() -> None:
     line = "the word is kiwi-42-marmalade, twice"
     assert secrets.conceal(line) == line == secrets.conceal(line)
     secrets.learn("kiwi-42-marmalade")
-    assert secrets.conceal(line) == "the word is ***, twice"
+    assert secrets.conceal(line) == "the word is ‹secret›, twice"
 
 
 def test_values_that_were_learnt_later_are_masked_too() -> None:
@@ -140,7 +140,13 @@ def test_values_that_were_learnt_later_are_masked_too() -> None:
     later.join(secrets)
     secrets.learn("fourth-value")
     for both in (secrets, later):
-        assert both.redact("first-value second-value third-value fourth-value") == "*** *** *** ***"
+        assert both.redact("first-value second-value third-value fourth-value") == " ".join(["‹secret›"] * 4)
+
+
+def test_what_is_hidden_stays_hidden_though_a_value_were_part_of_the_stand_in() -> None:
+    secrets = Secrets({"A": "secret"})
+    told = secrets.redact("a secret here")
+    assert told == "a ‹secret› here" == secrets.redact(told)
 
 
 # --- in pieces ---

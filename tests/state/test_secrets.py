@@ -38,9 +38,9 @@ def test_redaction() -> None:
     secrets = Secrets(
         {"A": "secret", "B": "secret-longer", "C": "short", "D": "a+b/c d=é"}, also=["unnamed-value"]
     )
-    assert secrets.redact("secret-longer secret short unnamed-value") == "*** *** short ***"
-    assert secrets.redact("x?k=a%2Bb%2Fc%20d%3D%C3%A9&y") == "x?k=***&y"
-    assert secrets.redact('{"k": "a+b/c d=\\u00e9"}') == '{"k": "***"}'
+    assert secrets.redact("secret-longer secret short unnamed-value") == "‹secret› ‹secret› short ‹secret›"
+    assert secrets.redact("x?k=a%2Bb%2Fc%20d%3D%C3%A9&y") == "x?k=‹secret›&y"
+    assert secrets.redact('{"k": "a+b/c d=\\u00e9"}') == '{"k": "‹secret›"}'
     assert secrets.redact("") == "" and Secrets().redact("anything") == "anything"
 
 
@@ -71,8 +71,8 @@ def test_log_records_are_redacted_with_arguments_and_exceptions() -> None:
     except ValueError:
         logger.exception("failed")
     shown = stream.getvalue()
-    assert "very-secret" not in shown and shown.count("***") >= 7
-    assert "with *** and 5" in shown and "ValueError: ***" in shown and "Traceback" in shown
+    assert "very-secret" not in shown and shown.count("‹secret›") >= 7
+    assert "with ‹secret› and 5" in shown and "ValueError: ‹secret›" in shown and "Traceback" in shown
 
 
 def test_no_secret_in_what_is_printed_of_loaded_settings(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_no_secret_in_what_is_printed_of_loaded_settings(tmp_path: Path) -> None
     assert "-secret-" not in str(loaded.variables) and loaded.variables["HARMLESS"] == "value-1"
     for value in ("yaml-secret-1", "yaml-secret-3", "yaml-secret-4", "file-secret-2", "file-secret-3",
                   "environ-secret-1", "environ-secret-2"):  # fmt: skip
-        assert loaded.secrets.redact(f"x{value}y") == "x***y"
+        assert loaded.secrets.redact(f"x{value}y") == "x‹secret›y"
     assert loaded.secrets.reveal("A_TOKEN") == "environ-secret-1"
 
 
@@ -144,9 +144,9 @@ def test_lines_and_encodings_of_a_value_are_taken_out() -> None:
         "\n".join(textwrap.wrap(key.encode().hex(), 60)),
     ):
         left = secrets.redact(told)
-        assert left.startswith("***") and len(left.replace("***", "")) <= 32, left
-    assert secrets.redact(f"1: {pem}") == "1: ***"
-    assert secrets.redact("2: MIIEvQIBADANBgkq") == "2: ***"
+        assert left.startswith("‹secret›") and len(left.replace("‹secret›", "")) <= 32, left
+    assert secrets.redact(f"1: {pem}") == "1: ‹secret›"
+    assert secrets.redact("2: MIIEvQIBADANBgkq") == "2: ‹secret›"
     assert secrets.redact("short -----BEGIN KEY-----") == "short -----BEGIN KEY-----"
 
 
@@ -162,9 +162,9 @@ def test_base64_hides_no_value_wherever_it_begins_and_lines_end(
     told = encode(f"{before}{KEY}\nmore".encode()).decode()
     for between in ("\n", "\r\n", "\n    "):
         left = Secrets({"KEY": KEY}).redact(between.join(textwrap.wrap(told, width)))
-        kept = len("".join(left.replace("***", "").split()))
+        kept = len("".join(left.replace("‹secret›", "").split()))
         # At either end a digit may belong to the key and to what stands beside it.
-        assert left.count("***") == 1 and kept <= len(told) - (len(KEY.encode()) * 8 // 6 - 2), left
+        assert left.count("‹secret›") == 1 and kept <= len(told) - (len(KEY.encode()) * 8 // 6 - 2), left
 
 
 @pytest.mark.parametrize("between", ["", " ", ":", ", ", "\n", " \n "])
@@ -172,14 +172,14 @@ def test_base64_hides_no_value_wherever_it_begins_and_lines_end(
 def test_hexadecimal_hides_no_value_between_separators(between: str, group: int) -> None:
     data = KEY.encode()
     told = between.join(data[place : place + group].hex() for place in range(0, len(data), group))
-    assert Secrets({"KEY": KEY}).redact(f"is {told} so") == "is *** so"
-    assert Secrets({"KEY": KEY}).redact(f"is {told.upper()} so") == "is *** so"
+    assert Secrets({"KEY": KEY}).redact(f"is {told} so") == "is ‹secret› so"
+    assert Secrets({"KEY": KEY}).redact(f"is {told.upper()} so") == "is ‹secret› so"
 
 
 @pytest.mark.parametrize("lead", ["0x", "\\x"])
 def test_bytes_as_programs_write_them_are_taken_out(lead: str) -> None:
     told = "".join(f"{lead}{byte:02x}" for byte in KEY.encode())
-    assert Secrets({"KEY": KEY}).redact(told).removeprefix(lead) == "***"
+    assert Secrets({"KEY": KEY}).redact(told).removeprefix(lead) == "‹secret›"
 
 
 def _dump(data: bytes, *, group: int, middle: str, frame: str) -> str:
@@ -205,7 +205,7 @@ def test_the_lines_of_a_dump_that_hold_a_value_are_taken_out(
     assert left[0] == "$ xxd key" and left[-1] == "over" and len(left) == len(told) + 2
     first, last = before // 16, (before + len(KEY.encode()) - 1) // 16
     for at, line in enumerate(left[1:-1]):
-        hidden = line.split() == [told[at].split()[0], "***"]
+        hidden = line.split() == [told[at].split()[0], "‹secret›"]
         assert hidden if first <= at <= last else line == told[at]
 
 

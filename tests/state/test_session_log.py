@@ -269,7 +269,7 @@ async def test_secrets_and_questions_stay_out(shelf: Shelf) -> None:
     asked = Asked(question=QuestionId("q"), kind=QuestionKind.APPROVAL, text="rm?")
     await shelf.commit(logs, [UserSaid(text='my key is sk-"12345678', context="hidden"), asked])
     await logs.write()
-    assert shelf.path.read_text() == '{"role": "user", "content": "my key is ***"}\n'
+    assert shelf.path.read_text() == '{"role": "user", "content": "my key is ‹secret›"}\n'
 
 
 async def test_nothing_is_written_for_nothing(shelf: Shelf) -> None:

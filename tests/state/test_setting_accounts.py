@@ -74,7 +74,7 @@ def test_variables_carry_the_account_behind_two_underscores(tmp_path: Path) -> N
     assert found(loaded, "telegram@my-shop", TOKEN) is None
     assert found(loaded, "telegram@my-shop", "TELEGRAM_WEBHOOK_URL") == "https://x.example"
     assert found(loaded, "telegram", "TELEGRAM_WEBHOOK_URL") is None
-    assert loaded.secrets.redact("2:b-token") == "***"
+    assert loaded.secrets.redact("2:b-token") == "‹secret›"
 
 
 def test_a_token_alone_is_an_account(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_secret_is_one_whatever_its_account_is_called(tmp_path: Path, account:
     assert is_key_like(f"TELEGRAM_BOT_TOKEN__{account}")
     loaded = load(tmp_path, "", f"TELEGRAM_BOT_TOKEN__{account}=2:b-token\n")
     assert "2:b-token" not in str(loaded.variables)
-    assert loaded.secrets.redact("it is 2:b-token") == "it is ***"
+    assert loaded.secrets.redact("it is 2:b-token") == "it is ‹secret›"
 
 
 def test_variables_of_others_are_left_alone(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ telegram:
     assert set(block.secrets) == {"bot_token", "proxy"}
     for word in ("hidden-word", "abcdef"):
         assert word not in repr(loaded)
-    assert loaded.secrets.redact("with hidden-word and 12345:abcdef") == "with *** and ***"
+    assert loaded.secrets.redact("with hidden-word and 12345:abcdef") == "with ‹secret› and ‹secret›"
     watched = loaded.find("telegram", "TELEGRAM_WATCH_LIST")
     assert watched is not None and watched.reveal() == "x{1,2}\ny"
     assert loaded.find("telegram", "TELEGRAM_NOTHING") is None

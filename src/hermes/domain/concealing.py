@@ -3,6 +3,7 @@ What stays as it was stays the same object."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -29,7 +30,8 @@ def concealed(words: S, conceal: Conceal) -> S:
         value = getattr(words, name)
         new = value
         if isinstance(value, str):
-            new = conceal(value) if value and name in _TEXTS else value
+            if value and name in _TEXTS:
+                new = _arguments(value, conceal) if name == "arguments" else conceal(value)
         elif isinstance(value, _PARTS):
             new = concealed(value, conceal)
         elif isinstance(value, tuple) and value:
@@ -38,6 +40,39 @@ def concealed(words: S, conceal: Conceal) -> S:
         if new is not value and new != value:
             changed[name] = new
     return structs.replace(words, **changed) if changed else words
+
+
+def withheld(call: ToolCall, conceal: Conceal) -> ToolCall:
+    """A call without secrets: with none in it the same one, else one that is shown and never run."""
+    id = call.id if conceal(call.id) == call.id else ""
+    clean = structs.replace(concealed(call, conceal), name=conceal(call.name), id=id)
+    return call if clean == call else structs.replace(clean, withheld=True)
+
+
+def _arguments(text: str, conceal: Conceal) -> str:
+    """The arguments of a call, each of their texts by itself: the JSON around them stays whole."""
+    try:
+        read = json.loads(text or "{}", strict=False, object_pairs_hook=_once_each)
+    except (ValueError, RecursionError):
+        return conceal(text)
+    clean = _concealed_argument(read, conceal)
+    return text if clean == read else json.dumps(clean, ensure_ascii=False)
+
+
+def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len(fields := dict(pairs)) < len(pairs):
+        raise ValueError("a field that stands there twice")
+    return fields
+
+
+def _concealed_argument(value: object, conceal: Conceal) -> object:
+    if isinstance(value, dict):
+        names = {name: name if name.isidentifier() and name.islower() else conceal(name) for name in value}
+        return {names[name]: _concealed_argument(part, conceal) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_concealed_argument(part, conceal) for part in value]
+    told = json.dumps(value) if isinstance(value, int | float) else value
+    return value if not isinstance(told, str) or conceal(told) == told else conceal(told)
 
 
 def _part(part: Any, name: str, conceal: Conceal) -> Any:

@@ -30,12 +30,14 @@ class Approval(StrEnum):
     ASK = "ask"
 
 
-class ToolCall(Struct, frozen=True, kw_only=True):
-    """A call as the model wrote it; the arguments are its JSON text, right or wrong."""
+class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call as the model wrote it; the arguments are its JSON text, right or wrong. One that was `withheld`
+    held a secret, is not what the model wrote any more, and is never run."""
 
     id: CallId
     name: str
     arguments: str = "{}"
+    withheld: bool = False
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):

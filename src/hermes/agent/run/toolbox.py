@@ -12,6 +12,7 @@ from hermes.agent.run.approval import approval_prompt, is_destination_named, may
 from hermes.agent.run.opinion import GiveOpinion
 from hermes.domain.errors import UserError
 from hermes.domain.ports.agent import Run
+from hermes.domain.settings.declaring import STAND_IN
 from hermes.domain.text import one_line
 from hermes.domain.tool import (
     NO_STANDING,
@@ -31,6 +32,10 @@ APPROVE = "approve"
 NOBODY = "Not done: it would have to be allowed first, and nobody is there to be asked."
 CUT_SHORT = "The arguments of {name} break off before their end. Send the call again, or in smaller steps."
 NOT_JSON = "The arguments of {name} are not one JSON object. Send the call again with arguments that are."
+WITHHELD = (
+    f"Not run: its arguments hold a secret that this gateway keeps, shown as {STAND_IN}. "
+    "No tool is given it. Do without it, or ask the user to do this step."
+)
 TOO_MANY = "Not run: {most} calls are the most in one reply. Send it again if it is still needed."
 NO_ANSWER = "Nobody is there to be asked. Decide yourself, or say at the end what you would have to know."
 
@@ -90,6 +95,8 @@ class TurnTools(Struct, frozen=True, kw_only=True):
 
     def fault(self, call: ToolCall, place: int) -> str:
         """Why a call cannot run at all, told to the model; empty if it can."""
+        if call.withheld:
+            return WITHHELD
         if call.name not in self.tools:
             known = ", ".join(sorted(self.tools)) or "none"
             return f"There is no tool “{one_line(call.name)}”. There are: {known}."

@@ -1,7 +1,7 @@
 """Tools and models without secrets: in what they say, and in what a model is told.
 
-Loaded values go nowhere, not even into a call's arguments. What only looks like a secret stays in the words
-of people and in arguments: somebody may want something done with it."""
+Loaded values go nowhere: a call with one in its arguments is not run. What only looks like a secret stays in
+the words of people and in arguments: somebody may want something done with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from hermes.agent.tools.registry import LONGEST_RESULT, cap
 from hermes.domain.border import ForeignError, contain, describe
-from hermes.domain.concealing import Conceal, concealed
+from hermes.domain.concealing import Conceal, concealed, withheld
 from hermes.domain.errors import HermesError, as_model_fault
 from hermes.domain.event import Entry, Notice, TextDelta, ThoughtDelta
 from hermes.domain.message import Attachment
@@ -136,7 +136,10 @@ class RedactingProvider:
     def _quiet(self, piece: ModelPiece) -> ModelPiece:
         if isinstance(piece, Notice):
             return concealed(piece, self._secrets.redact)
-        return concealed(piece, self._secrets.conceal) if isinstance(piece, ModelEnd) else piece
+        if not isinstance(piece, ModelEnd):
+            return piece
+        calls = tuple(withheld(call, self._secrets.conceal) for call in piece.calls)
+        return piece if calls == piece.calls else replace(piece, calls=calls)
 
     def _quiet_error(self, error: HermesError) -> HermesError:
         redact = self._secrets.redact

@@ -12,6 +12,9 @@ NONE_LISTED = ("(none)",)
 """Replaces an unreadable list where an empty one would allow everybody: nobody has this name."""
 EVERY_ONE = ("*",)
 """Replaces an unreadable list of exceptions: everything is one."""
+STAND_IN = "‹secret›"
+"""What is shown instead of a secret. A model may copy it into a command or a file, so it is no pattern of a
+shell, needs no escape in JSON, and nobody writes it by chance."""
 
 
 class Secret:

@@ -530,7 +530,7 @@ class SecuritySettings:
     broker: dict[str, BrokeredSecret] = setting({}, "Secrets that agents use without having them, by name.")
     redact_secrets: bool = setting(
         True,
-        "Show `***` for what looks like a credential; those that Hermes has loaded are never shown anyway.",
+        "Show `‹secret›` for what looks like a credential; those Hermes has loaded are never shown anyway.",
         instead=True,
     )
 

@@ -254,7 +254,7 @@ def _is_secret(text: str, at: int, match: re.Match[str]) -> bool:
 
 
 def _is_example(value: str) -> bool:
-    return not value or value[0] in "<$%*[{" or value.lower() in _COMMON or "***" in value or "..." in value
+    return not value or value[0] in "<$%*[{‹" or value.lower() in _COMMON or "***" in value or "..." in value
 
 
 def entropy(text: str) -> float:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from hermes.domain.settings.declaring import STAND_IN
 from hermes.state.redaction.patterns import LONGEST, may_go_on, pattern_spans
 from hermes.state.redaction.runs import Span
 from hermes.state.redaction.values import START, LoadedValues
 
-STARS = "***"
 _CONTEXT = 96
 """So much of what was let through is remembered: the name of a secret stands before it."""
 _SMALL = 256
@@ -110,14 +110,17 @@ class RedactedStream:
 
 
 def splice(text: str, spans: list[Span], start: int = 0, end: int | None = None) -> str:
-    """The part of a text from `start` to `end`, with stars in place of these parts."""
+    """The part of a text from `start` to `end`, with the stand-in in place of these parts."""
     end = len(text) if end is None else end
+    if spans and STAND_IN in text:
+        size = len(STAND_IN)  # what is hidden stays hidden, though a value were a part of the stand-in
+        spans = [span for span in spans if text.find(STAND_IN, max(0, span[1] - size), span[0] + size) < 0]
     parts: list[str] = []
     at = start
     for first, last in sorted(spans):
         if last <= at or first >= end:
             continue
         if first > at or not parts:
-            parts += (text[at : max(first, at)], STARS)
+            parts += (text[at : max(first, at)], STAND_IN)
         at = min(last, end)
     return "".join((*parts, text[at:end])) if parts else text[start:end]

@@ -87,7 +87,7 @@ class Secrets:
         self._redactor.patterns = later.patterns
 
     def redact(self, text: str) -> str:
-        """The text with `***` for every loaded value, also escaped or encoded, and for what looks so."""
+        """The text with a stand-in for every loaded value, also escaped or encoded, and for what looks so."""
         return self._redactor.redact(text)
 
     def conceal(self, text: str) -> str:
