@@ -1,5 +1,6 @@
 """The contract of the agents' registry: a runtime is built once, on its first use; what cannot be built is
-left out with one sentence; what is idle is let go; another generation of settings brings other runtimes."""
+refused with one sentence, and tried again later; what is idle is let go; another generation of settings
+brings other runtimes."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from hermes.app.agents import registry
 from hermes.app.agents.registry import AgentRegistry
-from hermes.control.core import Runtime
+from hermes.control.core import AgentUnavailable, Runtime
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.settings import Profile, Settings
@@ -65,7 +67,7 @@ async def test_it_is_built_once_however_many_ask_for_it() -> None:
     assert await agents.get(BEE) is runtimes[0] and hive.builds == {BEE: 1}
 
 
-async def test_what_cannot_be_built_is_left_out_with_a_sentence() -> None:
+async def test_what_cannot_be_built_stays_there_and_is_refused_with_a_sentence() -> None:
     hive = Hive()
     agents = hive.registry()
     hive.wrong[BEE] = UserError("there is no toolset “x”.")
@@ -75,8 +77,8 @@ async def test_what_cannot_be_built_is_left_out_with_a_sentence() -> None:
             await agents.get(BEE)
     with pytest.raises(UserError, match="no space"):
         await agents.get(ANT)
-    assert list(agents) == [MAIN_AGENT] and len(agents) == 1 and BEE not in agents
-    assert hive.builds[BEE] == 1, "it was tried again though nothing changed"
+    assert list(agents) == [MAIN_AGENT, BEE, ANT] and len(agents) == 3 and BEE in agents
+    assert hive.builds[BEE] == 1, "it was tried again at once"
     with pytest.raises(UserError, match="There is no agent “fly”"):
         await agents.get(AgentId("fly"))
     hive.wrong[MAIN_AGENT] = UserError("no home")
@@ -90,12 +92,26 @@ async def test_whatever_building_raises_ends_as_one_sentence_and_is_tried_again_
     hive.wrong = {BEE: ZeroDivisionError("division\nby zero"), MAIN_AGENT: KeyError("licence")}
     with pytest.raises(UserError, match="“bee” cannot be used: ZeroDivisionError: division by zero"):
         await agents.get(BEE)
-    assert BEE not in agents and agents.broken[BEE].startswith("ZeroDivisionError")
+    assert BEE in agents and agents.broken[BEE].startswith("ZeroDivisionError")
     with pytest.raises(UserError, match=r"^KeyError: 'licence'$"):
         await agents.get(MAIN_AGENT)
     hive.wrong = {}
     agents.retry()
     assert BEE in agents and (await agents.get(BEE)).profile.agent == BEE
+
+
+async def test_what_was_put_right_is_there_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    hive = Hive()
+    agents = hive.registry()
+    hive.wrong = {BEE: UserError("no home")}
+    with pytest.raises(AgentUnavailable, match="no home"):
+        await agents.get(BEE)
+    monkeypatch.setattr(registry, "RETRY_SECONDS", 0.0)
+    with pytest.raises(AgentUnavailable, match="no home"):
+        await agents.get(BEE)
+    assert hive.builds[BEE] == 2
+    hive.wrong = {}
+    assert (await agents.get(BEE)).profile.agent == BEE and not agents.broken
 
 
 async def test_what_is_not_let_go_does_not_come_into_the_next_generation() -> None:

@@ -4,6 +4,7 @@ ran and how that ended, and can be run by hand; one that fails is tried again at
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
@@ -11,7 +12,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from hermes.control.core import GatewayCore
+from hermes.control.core import AgentUnavailable, GatewayCore
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
 from hermes.domain.ids import EVERY_AGENT, AgentId
@@ -101,8 +102,9 @@ def tidying(core: GatewayCore) -> Chore:
             unused.setdefault(agent, []).append(item)
         for agent in list(core.agents):
             if agent in unused or core.agents.built(agent) is not None:
-                media = (await core.agents.get(agent)).media
-                gone += 0 if media is None else await media.sweep(before, unused.get(agent, ()))
+                with contextlib.suppress(AgentUnavailable):  # it keeps its files, and others lose theirs
+                    media = (await core.agents.get(agent)).media
+                    gone += 0 if media is None else await media.sweep(before, unused.get(agent, ()))
         return f"{gone} files removed"
 
     return Chore(name="media clean-up", every=DAILY, run=tidy, first=300.0)

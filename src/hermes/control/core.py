@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -14,9 +14,10 @@ from hermes.domain.address import Source
 from hermes.domain.clock import Clock
 from hermes.domain.concealing import NOTHING_CONCEALED, Concealing
 from hermes.domain.errors import UserError
+from hermes.domain.event import AgentEvent
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment
-from hermes.domain.ports.agent import Agent, PersonNotes, no_notes
+from hermes.domain.ports.agent import Agent, PersonNotes, Run, no_notes
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import JobWorld, Media, ProcessView
 from hermes.domain.rows import MediaItem
@@ -75,7 +76,7 @@ class Agents(Protocol):
 
     async def get(self, agent: AgentId) -> Runtime:
         """The runtime, built if this is its first use; a `UserError` if there is no such agent, or if it
-        cannot be built: then it is left out, until the settings change."""
+        cannot be built (`AgentUnavailable`). Then nobody else answers in its place."""
 
     def built(self, agent: AgentId) -> Runtime | None:
         """The runtime, if it is there: only such an agent can have something going on."""
@@ -93,6 +94,23 @@ class GatewayCore(Struct, frozen=True, kw_only=True):
     events: Events = field(default_factory=Events)
     conceal: Concealing = NOTHING_CONCEALED
     """Takes secrets out of what comes in, is stored and goes out."""
+
+
+class AgentUnavailable(UserError):
+    """The agent is declared, but cannot be built at the moment."""
+
+    def __init__(self, agent: AgentId, why: str) -> None:
+        words = f"The agent “{agent}” cannot be used: {why}"
+        super().__init__(words, hint="Put that right, then: hermes config apply")
+
+
+class UnavailableAgent(Struct, frozen=True, kw_only=True):
+    """Stands in an agent's place where only its part of the store is needed; it runs nothing."""
+
+    why: AgentUnavailable
+
+    def run(self, run: Run) -> AsyncIterator[AgentEvent]:
+        raise self.why
 
 
 def no_such_agent(agent: str, agents: Iterable[AgentId]) -> UserError:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ _APPROVALS = {
 _LEAST_FREE = 256 * 1024
 _ALIVE = ("starting", "running", "draining")
 
+_NAMED = 20
+"""How many agents are shown by name."""
 NOT_RUNNING = 3
 """The exit code of service managers for what is not running."""
 
@@ -77,7 +79,7 @@ def run(command: CliCommand) -> int:
     if trouble:
         pairs.append(("Storage", f"nothing can be stored: {trouble}"))
     if running:
-        pairs.append(("Agents", ", ".join(map(str, told.get("agents", []))) or "–"))
+        pairs.append(("Agents", _agents(told.get("agents", []), live)))
     pairs += [("Model", _named(model["model"], model["provider"])), ("Why", model["model_why"])]
     if model["context_length"]:
         pairs.append(("Context", f"{int(model['context_length']):,} tokens"))
@@ -151,6 +153,14 @@ def _live_facts(live: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "loops": facts.get("loops", []),
         "workspace": facts.get("workspace", ""),
     }
+
+
+def _agents(agents: Sequence[str], live: Mapping[str, Any] | None) -> str:
+    """The agents that answer, by name; of many, how many more there are."""
+    left_out = {} if live is None else live["facts"].get("agents_left_out", {})
+    names = [str(agent) for agent in agents if agent not in left_out]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return (", ".join(names[:_NAMED]) or "–") + more
 
 
 def _uptime(facts: Mapping[str, Any]) -> float:

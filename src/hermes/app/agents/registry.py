@@ -1,10 +1,10 @@
 """The agents that a gateway hosts: which there are, and the runtime of each.
 
 A runtime is built when its agent is first needed, once even if many ask at the same time. It is let go when
-nobody has needed it for a while and it has nothing going on. An agent that cannot be built is left out, with
-the reason, until somebody applies the settings; routes pass it over. A new generation of settings brings
-other ids and another way to build: whoever holds a runtime of the old one keeps it, and the next who asks
-gets another."""
+nobody has needed it for a while and it has nothing going on. An agent that cannot be built stays one of them:
+whoever asks for it is refused with the reason, and it is tried again after a pause, or when somebody applies
+the settings. A new generation of settings brings other ids and another way to build: whoever holds a runtime
+of the old one keeps it, and the next who asks gets another."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 
-from hermes.control.core import Runtime, no_such_agent
-from hermes.domain.errors import HermesError, UserError, as_user_error
+from hermes.control.core import AgentUnavailable, Runtime, no_such_agent
+from hermes.domain.errors import HermesError, as_user_error
 from hermes.domain.ids import MAIN_AGENT, AgentId
 
 log = logging.getLogger("hermes.agents")
@@ -22,6 +22,8 @@ BuildRuntime = Callable[[AgentId], Awaitable[Runtime]]
 """Makes the runtime of an agent, off the loop where it takes time; a `UserError` says why it cannot."""
 IDLE_SECONDS = 1800.0
 """How long a runtime is kept that nobody needs."""
+RETRY_SECONDS = 30.0
+"""How long an agent that could not be built is not tried again: building may take long, and many may ask."""
 
 
 class AgentRegistry:
@@ -42,15 +44,16 @@ class AgentRegistry:
         self._used: dict[AgentId, float] = {}
         self.broken: dict[AgentId, str] = {}
         """Those that could not be built, and why."""
+        self._failed_at: dict[AgentId, float] = {}
 
     def __contains__(self, agent: object) -> bool:
-        return agent in self._ids and agent not in self.broken
+        return agent in self._ids
 
     def __iter__(self) -> Iterator[AgentId]:
-        return (agent for agent in self._ids if agent not in self.broken)
+        return iter(self._ids)
 
     def __len__(self) -> int:
-        return len(self._ids) - len(self.broken)
+        return len(self._ids)
 
     def built(self, agent: AgentId) -> Runtime | None:
         return self._built.get(agent)
@@ -60,10 +63,10 @@ class AgentRegistry:
         if runtime is not None:
             self._used[agent] = time.monotonic()
             return runtime
-        if agent in self.broken:
-            raise _left_out(agent, self.broken[agent])
         if agent not in self._ids:
             raise no_such_agent(agent, self)
+        if agent in self.broken and time.monotonic() - self._failed_at[agent] < RETRY_SECONDS:
+            raise AgentUnavailable(agent, self.broken[agent])
         building = self._building.get(agent)
         if building is None:
             building = asyncio.create_task(self._make(agent, self._build), name=f"build agent {agent}")
@@ -79,13 +82,15 @@ class AgentRegistry:
             if agent == MAIN_AGENT:  # without it there is no gateway: its start fails with the error itself
                 raise why from error
             if build is self._build:
-                self.broken[agent] = str(why)
-            raise _left_out(agent, str(why)) from error
+                self.broken[agent], self._failed_at[agent] = str(why), time.monotonic()
+            raise AgentUnavailable(agent, str(why)) from error
         finally:
             if self._building.get(agent) is asyncio.current_task():
                 del self._building[agent]
         if build is self._build:
             self._built[agent], self._used[agent] = runtime, time.monotonic()
+            if self.broken.pop(agent, None) is not None:
+                log.info("agent.mended agent=%s", agent)
         return runtime
 
     def renew(
@@ -118,8 +123,3 @@ class AgentRegistry:
             elif build is self._build:
                 self._built.setdefault(agent, runtime)
         return gone
-
-
-def _left_out(agent: AgentId, why: str) -> UserError:
-    words = f"The agent “{agent}” cannot be used: {why}"
-    return UserError(words, hint="Put that right, then: hermes config apply")

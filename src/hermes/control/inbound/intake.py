@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -34,7 +36,7 @@ from hermes.control.commands.run import (
     run_command,
     settle,
 )
-from hermes.control.core import GatewayCore, Runtime
+from hermes.control.core import AgentUnavailable, GatewayCore, Runtime, UnavailableAgent
 from hermes.control.hooks.endings import note_ends
 from hermes.control.inbound.edits import (
     amended,
@@ -73,7 +75,7 @@ from hermes.domain.errors import Lost, Unreachable, UserError
 from hermes.domain.event import QuestionKind
 from hermes.domain.gateway_event import CommandRun, GatewayEvent, session_began, session_renewed
 from hermes.domain.hooks import SESSION_END
-from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
+from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.message import Inbound, InboundKind, deletes, deletion_of
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import (
@@ -89,7 +91,7 @@ from hermes.domain.rows import (
     outbox_rows,
 )
 from hermes.domain.session import Session, SessionKey, begin_session, make_turn
-from hermes.domain.settings.settings import ResetMode, Settings
+from hermes.domain.settings.settings import Profile, ResetMode, Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.domain.word import replace
 from hermes.stream.text.split import split_bodies
@@ -252,14 +254,19 @@ class Intake:
             self._preparing.discard(chat)
 
     async def _addressee(self, inbound: Inbound) -> Runtime:
-        """The agent that a message is for; where that one cannot be built, it is left out and routed past."""
+        """The agent that a message is for. In place of one that cannot be built stands what knows its part of
+        the store: who may speak is told why by the turn, and commands that end something work."""
         core = self.core
         while True:
             agent = await route(inbound, core.live.now, core.agents, self.select)
             try:
                 return await core.agents.get(agent)
+            except AgentUnavailable as why:
+                profile = Profile(agent=agent, home=Path(os.devnull), settings=core.live.now)
+                store = core.store.scoped(agent)
+                return Runtime(profile=profile, agent=UnavailableAgent(why=why), store=store)
             except UserError:
-                if agent in core.agents or agent == MAIN_AGENT:
+                if agent in core.agents:  # else it went just now
                     raise
 
     async def _has_processes(self, taking: TakeInbound, runtime: Runtime) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 
-from hermes.control.core import GatewayCore
+from hermes.control.core import AgentUnavailable, GatewayCore
 from hermes.control.jobs import runs
 from hermes.control.jobs.editing import JobDesk
 from hermes.control.jobs.wording import INTERRUPTED, output_name, output_text
@@ -214,12 +214,13 @@ class Cron:
 
     async def _prepare(self, agent: AgentId, run: JobRun) -> None:
         """What has to happen before the turn: the folder, the script."""
-        store, world = self._store(agent), await self._world(agent)
+        store = self._store(agent)
         job = await store.write(lambda tx: runs.start_script(tx, run.slot))
         if job is None:
             return
         report, failure, folder = None, "", ""
         try:
+            world = await self._world(agent)
             if world is None:
                 raise UserError("Jobs with scripts or folders cannot be run here.")
             await world.check(job.script, job.workdir, job.origin)
@@ -272,9 +273,13 @@ class Cron:
         await self._write_file(agent, run)
 
     async def _write_file(self, agent: AgentId, run: JobRun) -> None:
-        """The run's file, outside of any transaction; a run without its file gets it at the next look."""
-        store, world, settings = self._store(agent), await self._world(agent), self.core.live.now
-        turn = run.turn
+        """The run's file, outside of any transaction; a run without its file gets it at the next look. An
+        agent that cannot be built keeps none."""
+        store, turn, settings = self._store(agent), run.turn, self.core.live.now
+        try:
+            world = await self._world(agent)
+        except AgentUnavailable:
+            world = None
         entries = [] if turn is None else await store.read(lambda tx: tx.journal.of_turn(turn))
         if world is not None:
             text, name = output_text(run, entries, self._zone), output_name(run, self._zone)

@@ -41,8 +41,9 @@ async def route(
     select: SelectAgent | None = None,
     maker: Source | None = None,
 ) -> AgentId:
-    """A name that no hosted agent has is passed over, so that a message always finds somebody. Where no route
-    is declared for what somebody makes, those for its maker count."""
+    """A name that no hosted agent has is passed over; one that is hosted but cannot be built is not, so that
+    nobody with other rights answers in its place. Where no route is declared for what somebody makes, those
+    for its maker count."""
     for source in (inbound.source, maker) if settings.routes else ():
         fitting = (known.agent for known in settings.routes if source and known.match.fits(source))
         agent = next(fitting, None)

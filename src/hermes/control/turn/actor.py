@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from hermes.control.core import Runtime
+from hermes.control.core import AgentUnavailable, Runtime
 from hermes.control.feed import Feed
 from hermes.control.outbound.answers import closing_words, collect_files
 from hermes.control.turn.actors import ActorKey, Actors, WarmSession
@@ -105,8 +105,14 @@ class SessionActor:
         try:
             # Also with a claim in hand: a runtime is kept only for those at work, and its door was not.
             self._held = await self._core.agents.get(self._agent)
+        except AgentUnavailable as why:
+            self._rung = True
+            while self._rung:
+                self._rung = False
+                await self._actors.refuse((self._agent, self._id), why)
+            return
         except UserError as why:
-            # Its turns wait until somebody mends the agent; doors that ask for it are told why.
+            # It is not declared any more: its turns wait until it is back.
             log.warning("session.no_agent session=%s why=%s", self._id, why)
             return
         if self._given is None:
@@ -189,6 +195,9 @@ class SessionActor:
     async def _claim(self) -> Claim:
         try:
             self._held = await self._core.agents.get(self._agent)
+        except AgentUnavailable as why:
+            await self._actors.refuse((self._agent, self._id), why)
+            return Claim(next=NextStep.NOTHING)
         except UserError as why:  # it went while a turn ran; those behind wait until it is back
             log.warning("session.no_agent session=%s why=%s", self._id, why)
             return Claim(next=NextStep.NOTHING)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,14 +18,14 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
-from hermes.control.core import GatewayCore
+from hermes.control.core import AgentUnavailable, GatewayCore
 from hermes.control.feed import Feeds
 from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.delivery import Delivery
 from hermes.control.turn.children import follow_family
 from hermes.control.turn.claim import WENT_WRONG, Claim
 from hermes.control.turn.inbound_files import AttachmentFetcher
-from hermes.control.turn.stopping import CloseTurns, Conclude, end_stopped, give_up_turns
+from hermes.control.turn.stopping import CloseTurns, Conclude, end_stopped, give_up_turns, refuse_turns
 from hermes.control.workers import FailurePolicy, Worker, Workers
 from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
 from hermes.domain.ids import AgentId, SessionId, TurnId
@@ -32,6 +33,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.rows import DueSession, UnreadableTurn
 from hermes.domain.turn import Turn
 
+log = logging.getLogger("hermes.session")
 ActorKey = tuple[AgentId, SessionId]
 StartActor = Callable[[ActorKey, "Actors", Claim | None], Worker]
 ALONE_SECONDS = 3.0
@@ -225,6 +227,12 @@ class Actors:
         """Somebody met a turn that cannot be read: nobody is to wait for it."""
         if error.agent in self.core.agents:
             await self._give_up((error.agent, error.session), error)
+
+    async def refuse(self, key: ActorKey, why: AgentUnavailable) -> None:
+        """The agent of a session cannot be built: whoever waits for its turns is told."""
+        log.warning("session.no_agent session=%s why=%s", key[1], why)
+        now = self.core.clock.now()
+        await self._close(key, lambda conclude: refuse_turns(key[1], str(why), now, conclude))
 
     def conclude(self, rung: list[ActorKey], tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
         """What the commit that ends or parks a turn writes for its chat, its children and its parent; `rung`

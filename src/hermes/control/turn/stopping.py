@@ -89,6 +89,17 @@ def end_stopped(session: SessionId, now: datetime, conclude: Conclude) -> CloseT
     return end
 
 
+def refuse_turns(session: SessionId, reason: str, now: datetime, conclude: Conclude) -> CloseTurns:
+    """A unit that fails what a session has to do, as its agent cannot; what waits for an answer does so."""
+
+    def refuse(tx: Tx) -> list[tuple[Turn, tuple[Entry, ...]]]:
+        due = [turn for turn in tx.turns.open_of(session) if turn.state is not TurnState.WAITING]
+        ends = [Failed(reason=reason) if turn.stop is None else Stopped(reason=turn.stop) for turn in due]
+        return [close_turn(tx, turn, end, now, conclude) for turn, end in zip(due, ends, strict=True)]
+
+    return refuse
+
+
 def give_up_turns(session: SessionId, reason: str, now: datetime, conclude: Conclude) -> CloseTurns:
     """A unit that fails the turns of a session that cannot be read; if there are none, and a reason is given,
     the oldest one, over which its actor breaks each time. What can be read of a turn is kept."""

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from hermes.control.core import AgentUnavailable
 from hermes.domain.ids import AgentId
 from hermes.domain.text import one_line
 from hermes.domain.tool import Effect
@@ -106,7 +107,8 @@ async def read_capabilities(call: HttpCall) -> ApiCapabilities:
 async def list_toolsets(
     call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20, after: str = ""
 ) -> ToolsetList:
-    """Each agent is built for it, so they come in pages: so many agents, those after a named one."""
+    """Each agent is built for it, so they come in pages: so many agents, those after a named one. One that
+    cannot be built has none."""
     sets: dict[tuple[str, str], Toolset] = {}
     agents = call.agents
     if after:
@@ -114,7 +116,11 @@ async def list_toolsets(
             raise bad_request(f"There is no agent “{one_line(after, 80)}”.", param="after")
         agents = agents[agents.index(AgentId(after)) + 1 :]
     for agent in agents[:limit]:
-        for tool in (await call.site.agents.get(agent)).toolbox.all.values():
+        try:
+            toolbox = (await call.site.agents.get(agent)).toolbox
+        except AgentUnavailable:
+            continue
+        for tool in toolbox.all.values():
             toolset = Toolset(name=tool.toolset, agent=agent, tools=[])
             facts = ToolFacts(name=tool.name, description=tool.description, effect=tool.effect)
             sets.setdefault((agent, tool.toolset), toolset).tools.append(facts)

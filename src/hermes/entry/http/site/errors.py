@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from hermes.control.core import AgentUnavailable
 from hermes.control.doors.continuing import AnswerExpected
 from hermes.control.sessions.repeats import KeyConflict
 from hermes.control.sessions.submission import NameTaken, NotFound, TurnUnfinished
@@ -21,6 +22,7 @@ _STATUSES: Mapping[type[HermesError], tuple[int, str]] = {
     AnswerExpected: (409, "question_open"),
     KeyConflict: (422, "idempotency_key_reused"),
     TurnUnfinished: (409, "still_running"),
+    AgentUnavailable: (503, "agent_unavailable"),
     UserError: (400, "invalid_request"),
 }
 """The first that an error is an instance of counts."""
@@ -98,7 +100,8 @@ def as_api_error(error: ApiError | HermesError) -> ApiError:
         return ApiError(503, "unavailable", f"Not now: {error}.", headers={"Retry-After": after})
     for kind, (status, code) in _STATUSES.items():
         if isinstance(error, kind):
-            return ApiError(status, code, str(error))
+            wait = {SHOULD_RETRY: "false"} if kind is AgentUnavailable else {}
+            return ApiError(status, code, str(error), headers=wait)
     return ApiError(500, "internal_error", f"{error}.")
 
 
