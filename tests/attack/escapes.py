@@ -67,6 +67,9 @@ FILES = (
     _shell("writing by a link", "echo x > link-new && [ -e {out}/new ] && echo ESCAPED"),
     _shell("deleting beside the workspace", "rm {out}/doomed && echo ESCAPED"),
     _shell("renaming out of the workspace", "touch mine && mv mine {out}/mine && echo ESCAPED"),
+    _python("owners beside the workspace", "os.chown('{out}/secret', -1, -1)\nprint('ESCAPED')"),
+    _python("attributes beside the workspace", "os.setxattr('{out}/secret', 'user.x', b'x')\nprint('ESCAPED')"),
+    _shell("the rights of an owner beside the workspace", "chmod u+s {out}/secret && echo ESCAPED"),
     _shell("listing the folder above", "ls .. | grep -q outside && echo ESCAPED"),
     _shell("a program in the system", "echo x > /usr/local/bin/hermes-escape-{tag} && "
            "rm /usr/local/bin/hermes-escape-{tag} && echo ESCAPED", open=False),
@@ -90,6 +93,13 @@ SOCKETS = (
     _connects("an abstract socket", "AF_UNIX", "'\\0hermes-escape-{tag}'"),
     _python("a socket of packets with a path", "socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)"
             ".sendto(b'x', '{out}/run/packets')\nprint('ESCAPED')"),
+    _python("a pair of packet sockets that reaches a path", "a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+            "a.sendto(b'x', '{out}/run/packets')\nprint('ESCAPED')"),
+    _python("a pair of packet sockets that reaches an abstract one",
+            "a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)\n"
+            "a.sendto(b'x', '\\0hermes-escape-packets-{tag}')\nprint('ESCAPED')"),
+    _python("a pair of raw sockets", "a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)\n"
+            "a.sendto(b'x', '{out}/run/packets')\nprint('ESCAPED')"),
     _shell("the real docker socket", "[ -S /var/run/docker.sock ] && echo ESCAPED", open=False, weak=False),
     _shell("the real podman socket", "[ -S /run/podman/podman.sock ] && echo ESCAPED", open=False, weak=False),
     _shell("the real bus", "[ -S /run/dbus/system_bus_socket ] && echo ESCAPED", open=False, weak=False),
@@ -114,7 +124,13 @@ PROCESSES = (
     _shell("seeing processes of the machine", "[ -d /proc/{victim} ] && echo ESCAPED", weak=False),
     _python("the priority of the gateway",
             "os.setpriority(os.PRIO_PROCESS, {gateway}, os.getpriority(os.PRIO_PROCESS, {gateway}))\n"
-            "print('ESCAPED')", weak=False),
+            "print('ESCAPED')"),
+    _python("the processors of another process",
+            "os.sched_setaffinity({victim}, os.sched_getaffinity(0))\nprint('ESCAPED')"),
+    _python("the limits of another process", "import resource\n"
+            "resource.prlimit({victim}, resource.RLIMIT_NOFILE, (4, 4))\nprint('ESCAPED')"),
+    _python("the limits of the gateway", "import resource\nmost = resource.prlimit({gateway}, resource.RLIMIT_RSS)\n"
+            "resource.prlimit({gateway}, resource.RLIMIT_RSS, most)\nprint('ESCAPED')"),
     _calls("tracing a process", "ptrace", "16, {victim}, 0, 0", open=False),
     _calls("tracing its runner", "ptrace", "16, os.getppid(), 0, 0", open=False),
     _calls("reading another's memory", "process_vm_readv", "{victim}, 0, 0, 0, 0, 0", open=False),
@@ -123,6 +139,8 @@ PROCESSES = (
             "pid = int(open(f'/proc/{{os.getppid()}}/stat').read().split()[3])\n"
             "os.open(f'/proc/{{pid}}/mem', os.O_RDWR)\nprint('ESCAPED')", open=False),
     _shell("shared memory of the machine", "ipcs -m | grep -q {shared} && echo ESCAPED", open=False, weak=False),
+    _python("attaching shared memory of the machine", "n = libc.shmget({shared}, 0, 0)\n"
+            "print('ESCAPED' if n != -1 else 'refused')"),
 )  # fmt: skip
 KERNEL = (
     _calls("a new user namespace", "unshare", "0x10000000"),
@@ -155,4 +173,13 @@ KERNEL = (
     _shell("no filter", "grep -q 'Seccomp:.*0' /proc/self/status && echo ESCAPED", open=False),
     _python("typing into a terminal", "import fcntl\nfcntl.ioctl(0, 0x5412, b'x')\nprint('ESCAPED')", open=False),
 )  # fmt: skip
+SHARED = (
+    _python("the priority of all processes of the user",
+            "os.setpriority(os.PRIO_USER, 0, os.getpriority(os.PRIO_PROCESS, 0))\nprint('ESCAPED')"),
+    _python("a queue of the machine", "n = libc.mq_open(b'/hermes-escape-{tag}', 0o100, 0o600, None)\n"
+            "libc.mq_unlink(b'/hermes-escape-{tag}')\nprint('ESCAPED' if n != -1 else 'refused')"),
+    _python("new shared memory", "n = libc.shmget(0, 4096, 0o600)\nlibc.shmctl(n, 0, 0)\n"
+            "print('ESCAPED' if n != -1 else 'refused')"),
+)  # fmt: skip
+"""Out of a sandbox that shares the machine's objects; in one that has its own, they are harmless."""
 ATTEMPTS = (*FILES, *SOCKETS, *PROCESSES, *KERNEL)

@@ -20,11 +20,13 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import HermesError, UserError
-from hermes.domain.ports.world import Command, FileSearch
+from hermes.domain.ports.world import OPEN_NETWORK, Command, FileSearch
 from hermes.execution.sandboxes import seccomp
+from hermes.execution.sandboxes.bubblewrap import WORKSPACE, make_bubblewrap
 from hermes.testing.backend_suite import Bed
-from tests.attack.escapes import ATTEMPTS, Attempt
-from tests.execution.beds import make_bed
+from hermes.testing.backends import backend_request
+from tests.attack.escapes import ATTEMPTS, SHARED, Attempt
+from tests.execution.beds import ENVIRON, make_bed
 
 MARK = "mark-7Hq2ZxW9"
 
@@ -109,6 +111,8 @@ def _short_names(place: Outside, home: Path, work: Path) -> Iterator[None]:
             place.listen(name, socket.AF_UNIX, socket.SOCK_STREAM, name)
         place.listen("packets", socket.AF_UNIX, socket.SOCK_DGRAM, "packets")
         place.listen("abstract", socket.AF_UNIX, socket.SOCK_STREAM, f"\0hermes-escape-{place.tag}")
+        abstract = f"\0hermes-escape-packets-{place.tag}"
+        place.listen("abstract packets", socket.AF_UNIX, socket.SOCK_DGRAM, abstract)
         for folder, name in ((home, "gateway.sock"), (work, "socket")):
             os.chdir(folder)
             place.listen(name, socket.AF_UNIX, socket.SOCK_STREAM, name)
@@ -157,7 +161,7 @@ async def test_landlock_holds_what_it_promises(outside: Outside) -> None:
     bed = make_bed("landlock", outside.folder)
     await bed.backend.open()
     try:
-        weak = [attempt for attempt in ATTEMPTS if attempt.weak]
+        weak = [*SHARED, *(attempt for attempt in ATTEMPTS if attempt.weak)]
         assert len(weak) >= 60
         assert await escapes(bed, outside, weak) == []
         await _file_tools_stay_inside(bed)
@@ -168,12 +172,31 @@ async def test_landlock_holds_what_it_promises(outside: Outside) -> None:
     assert outside.told("doomed") == outside.told("secret") == MARK
 
 
+async def test_an_open_network_opens_no_sockets_of_the_machine(outside: Outside) -> None:
+    """The abstract ones belong to the network, which is then shared."""
+    make_bed("bubblewrap", outside.folder)  # installs what is needed
+    request = backend_request(
+        home=outside.folder / "home",
+        workspace=outside.folder / "work",
+        environ=ENVIRON,
+        network=OPEN_NETWORK,
+    )
+    bed = Bed(backend=make_bubblewrap(request), folder=WORKSPACE)
+    await bed.backend.open()
+    try:
+        pairs = [attempt for attempt in ATTEMPTS if "abstract" in attempt.name or "a pair" in attempt.name]
+        assert len(pairs) == 4 and await escapes(bed, outside, pairs) == []
+    finally:
+        await bed.backend.close()
+    assert outside.heard == []
+
+
 async def test_the_attempts_are_real(outside: Outside) -> None:
     """Without a sandbox they succeed."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     bed = make_bed("local", outside.folder)
     await bed.backend.open()
-    plain = [attempt for attempt in ATTEMPTS if attempt.open]
+    plain = [*SHARED, *(attempt for attempt in ATTEMPTS if attempt.open)]
     try:
         missed = {attempt.name for attempt in plain} - {*await escapes(bed, outside, plain)}
     finally:

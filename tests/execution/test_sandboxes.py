@@ -24,7 +24,7 @@ from hermes.execution.sandboxes.interpreter import moved_interpreter
 from hermes.execution.sandboxes.probe import PROBES, probe_sandbox
 from hermes.testing.backend_suite import Bed
 from hermes.testing.backends import backend_request
-from tests.execution.beds import ENVIRON, children, install, make_bed
+from tests.execution.beds import ENVIRON, children, install, landlock_of_anybody, make_bed
 from tests.execution.egress_site import HOST, MAIN, open_proxy, open_site
 
 SANDBOXES = ("bubblewrap", "landlock")
@@ -116,7 +116,7 @@ async def test_a_server_in_the_background_answers_the_next_command(wrapped: Bed)
 async def test_an_open_network_is_the_machine_s(tmp_path: Path) -> None:
     install("bubblewrap", "bwrap")
     (tmp_path / "work").mkdir()
-    for make in (bubblewrap.make_bubblewrap, landlock.make_landlock):
+    for make in (bubblewrap.make_bubblewrap, landlock_of_anybody):
         request = backend_request(
             home=tmp_path / "home", workspace=tmp_path / "work", environ=ENVIRON, network=OPEN_NETWORK
         )
@@ -286,7 +286,7 @@ async def test_a_workspace_that_holds_a_home_is_refused(tmp_path: Path) -> None:
         (Path("/nowhere/h"), {**ENVIRON, "HOME": str(tmp_path)}),
     ):
         request = backend_request(home=home, workspace=tmp_path, environ=environ, network=NO_NETWORK)
-        for make in (bubblewrap.make_bubblewrap, landlock.make_landlock):
+        for make in (bubblewrap.make_bubblewrap, landlock_of_anybody):
             with pytest.raises(UserError, match="home of Hermes"):
                 await make(request).open()
     for inside, given in (("logs", False), ("workspace/a", True), ("sandboxes/bubblewrap/t/workspace", True)):
@@ -343,8 +343,12 @@ async def test_what_is_kept_is_the_owner_s_alone(bed: Bed, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", SANDBOXES)
-async def test_a_probe_starts_a_whole_sandbox(name: str, tmp_path: Path) -> None:
+async def test_a_probe_starts_a_whole_sandbox(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_bed(name, tmp_path)
+    if name == "landlock":  # which refuses root
+        monkeypatch.setattr("os.geteuid", lambda: 1000)
     before = children()
     found = await probe_sandbox(name, ENVIRON, TerminalSettings())
     assert (found.name, found.works, found.why) == (name, True, "")
@@ -391,9 +395,18 @@ async def test_a_program_that_may_not(
 
 async def test_a_kernel_without_landlock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(landlock, "landlock_abi", lambda: 0)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     found = await probe_sandbox("landlock", ENVIRON, TerminalSettings())
     assert not found.works and "no Landlock" in found.why and found.remedy
     with pytest.raises(UserError, match="no Landlock"):
+        await make_landlock_anyway(tmp_path).open()
+
+
+async def test_landlock_refuses_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    found = await probe_sandbox("landlock", ENVIRON, TerminalSettings())
+    assert not found.works and "cannot hold root" in found.why and "ordinary user" in found.remedy
+    with pytest.raises(UserError, match="cannot hold root"):
         await make_landlock_anyway(tmp_path).open()
 
 
@@ -425,7 +438,7 @@ async def test_a_sandbox_that_cannot_start_says_why(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize("kind", SANDBOXES)
 async def test_the_settings_limit_it_and_let_its_home_go(kind: str, tmp_path: Path) -> None:
     make_bed(kind, tmp_path)  # installs what is needed
-    make = {"bubblewrap": bubblewrap.make_bubblewrap, "landlock": landlock.make_landlock}[kind]
+    make = {"bubblewrap": bubblewrap.make_bubblewrap, "landlock": landlock_of_anybody}[kind]
     request = backend_request(
         home=tmp_path / "home", workspace=tmp_path / "work", environ=ENVIRON, network=NO_NETWORK
     )

@@ -150,8 +150,8 @@ class Files(Protocol):
 
 
 class Boundary(StrEnum):
-    """How strongly a backend holds commands in. `WEAK` keeps files apart but shares processes and kernel
-    objects with the machine; it is never enough for strangers."""
+    """How strongly a backend holds commands in. `WEAK` keeps what is in files apart, but not all
+    about them, and shows processes of the machine; it is never enough for strangers."""
 
     NONE = "none"
     WEAK = "weak"

@@ -38,7 +38,7 @@ def main() -> None:
     beside = [_start_forwarder(plan["forward"], files)] if plan["forward"] else []
     if plan["landlock"]:
         confine(**plan["landlock"])
-    seccomp.install_filter(seccomp.seccomp_filter(tuple(plan["families"])))
+    seccomp.install_filter(seccomp.seccomp_filter(tuple(plan["families"]), shared=bool(plan["landlock"])))
     if plan["only_try"]:
         os.write(files.fileno(), b"!")
         return

@@ -1,6 +1,8 @@
-"""The `landlock` backend: the kernel closes all files but the system's programs, the agent's folder, a
-home and a temporary folder. It needs no namespace and no program, and is weak: processes of the machine can
-be seen, a user's limits are shared with them, and the network is open or closed as a whole."""
+"""The `landlock` backend: the kernel opens no files but the system's programs, the agent's folder, a home
+and a temporary folder. It needs no namespace and no program, and is weak: processes of the machine can be
+seen, a user's limits are shared with them, the network is open or closed as a whole, and of other files
+size, mode and times can be seen, and mode and times of the user's own be changed. As root nothing would be
+safe from that, so it refuses."""
 
 from __future__ import annotations
 
@@ -28,13 +30,15 @@ NAME = "landlock"
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/proc")
 _NAMES = ("passwd", "group", "nsswitch.conf", "hosts")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
+_ROOT = "landlock cannot hold root, who may change the mode of nearly every file"
+_ROOT_HINT = "Run the gateway as an ordinary user, or use bubblewrap or a container."
 _HINT = "Use bubblewrap or a container, or a kernel since 5.13 that is started with `lsm=landlock,…`."
 
 
-def make_landlock(request: BackendRequest) -> box.SandboxBackend:
-    """The entry `landlock` of the group `hermes.backends`."""
+def make_landlock(request: BackendRequest, *, even_root: bool = False) -> box.SandboxBackend:
+    """The entry `landlock` of the group `hermes.backends`. `even_root` = whoever starts it."""
     folders = box.folders_of(request, NAME)
-    opening = _Opening(request, folders)
+    opening = _Opening(request, folders, even_root=even_root)
     env = box.build_environment(request, str(folders.home), str(folders.bin))
     world = World(
         workspace=str(request.workspace),
@@ -60,8 +64,9 @@ def make_landlock(request: BackendRequest) -> box.SandboxBackend:
 class _Opening:
     """What happens before and at each start of a sandbox."""
 
-    def __init__(self, request: BackendRequest, folders: box.BoxFolders) -> None:
+    def __init__(self, request: BackendRequest, folders: box.BoxFolders, *, even_root: bool) -> None:
         self._request = request
+        self._even_root = even_root
         self._folders = folders
         self.limits = box.limits_of(request)
         self.cage = Cage(str(folders.root), processes=self.limits.processes, memory=self.limits.memory)
@@ -73,8 +78,8 @@ class _Opening:
                 "landlock cannot hold commands to a list of hosts, only to all or none.",
                 hint="Use bubblewrap or a container, or set the network to `none` or `open`.",
             )
-        if why := why_unusable():
-            raise UserError(f"{why}.", hint=_HINT)
+        if why := why_unusable(even_root=self._even_root):
+            raise UserError(f"{why}.", hint=_hint(why))
         await asyncio.to_thread(self._prepare)
 
     def _prepare(self) -> None:
@@ -113,10 +118,12 @@ def _plan(
     )
 
 
-def why_unusable() -> str:
+def why_unusable(*, even_root: bool = False) -> str:
     """Why there is none on this machine; empty if there is."""
     if sys.platform != "linux":
         return "Landlock is a part of Linux"
+    if os.geteuid() == 0 and not even_root:
+        return _ROOT
     try:
         seccomp.seccomp_filter(())
     except ValueError as error:
@@ -128,8 +135,12 @@ async def probe_landlock(environ: Mapping[str, str], terminal: TerminalSettings)
     """Closes everything but the system for a process of its own, for a moment."""
     why = why_unusable() or await asyncio.to_thread(_try)
     return SandboxProbe(
-        name=NAME, boundary=Boundary.WEAK, works=not why, why=why, remedy=_HINT if why else ""
+        name=NAME, boundary=Boundary.WEAK, works=not why, why=why, remedy=_hint(why) if why else ""
     )
+
+
+def _hint(why: str) -> str:
+    return _ROOT_HINT if why == _ROOT else _HINT
 
 
 def _try() -> str:

@@ -12,7 +12,7 @@ import os
 import struct
 import sys
 
-_LOAD, _EQUAL, _GREATER_OR_EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _EQUAL, _GREATER_OR_EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
 _X32 = 0x40000000
@@ -23,6 +23,10 @@ _INJECTING = (0x5412, 0x541C)
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _MODE_FILTER = 38, 22, 2
 _PR_CAPBSET_DROP, _CAPABILITIES, _CAPABILITY_VERSION = 24, 64, 0x20080522
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
+_STREAM, _SEQPACKET, _KIND_OF_SOCKET = 1, 5, 0xF
+_SET_ID_BITS = 0o6000
+_PRIO_USER, _IOPRIO_USER = 2, 3
+_Step = tuple[int, int, int, int]
 
 # name: number on x86_64, number on aarch64 (None = there is none)
 _DENIED: dict[str, tuple[int | None, int | None]] = {
@@ -46,12 +50,31 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "nfsservctl": (180, 42), "_sysctl": (156, None), "migrate_pages": (256, 238), "move_pages": (279, 239),
     "mbind": (237, 235), "set_mempolicy": (238, 237),
 }  # fmt: skip
+_SHARED: dict[str, tuple[int | None, int | None]] = {
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190), "semop": (65, 193),
+    "semctl": (66, 191), "semtimedop": (220, 192), "msgget": (68, 186), "msgsnd": (69, 189),
+    "msgrcv": (70, 188), "msgctl": (71, 187), "mq_open": (240, 180), "mq_unlink": (241, 181),
+    "chown": (92, None), "lchown": (94, None), "fchownat": (260, 54), "setxattr": (188, 5),
+    "lsetxattr": (189, 6), "setxattrat": (463, 463), "removexattr": (197, 14), "lremovexattr": (198, 15),
+    "removexattrat": (466, 466), "file_setattr": (469, 469),
+}  # fmt: skip
+"""Where no namespace keeps them apart: objects of the machine, and what Landlock lets through."""
+_OF_ONE_PROCESS = {
+    "sched_setparam": (142, 118), "sched_setscheduler": (144, 119), "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+}  # fmt: skip
+_OF_MANY = {"setpriority": ((141, 140), _PRIO_USER), "ioprio_set": ((251, 30), _IOPRIO_USER)}
+_MODES = {"chmod": ((90, None), 1), "fchmod": ((91, 52), 1), "fchmodat": ((268, 53), 2),
+          "fchmodat2": ((452, 452), 2)}  # fmt: skip
+"""With the place of the mode among the arguments."""
 _SOCKET, _CLONE, _CLONE3, _IOCTL = (41, 198), (56, 220), (435, 435), (16, 29)
+_SOCKETPAIR, _PRLIMIT = (53, 199), (302, 261)
 _ARCHES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
-def seccomp_filter(families: tuple[int, ...], machine: str = "") -> bytes:
-    """The program for this machine; a `ValueError` if there is none for it."""
+def seccomp_filter(families: tuple[int, ...], machine: str = "", *, shared: bool = False) -> bytes:
+    """The program for this machine; a `ValueError` if there is none for it. `shared` is for processes that
+    see those of the machine."""
     machine = machine or os.uname().machine
     if machine not in _ARCHES:
         raise ValueError(f"there is no filter for the processor {machine}")
@@ -61,7 +84,7 @@ def seccomp_filter(families: tuple[int, ...], machine: str = "") -> bytes:
     steps = [(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, arch), (_RETURN, 0, 0, missing), (_LOAD, 0, 0, _NUMBER)]
     if machine == "x86_64":
         steps += [(_GREATER_OR_EQUAL, 0, 1, _X32), (_RETURN, 0, 0, missing)]
-    for numbers in _DENIED.values():
+    for numbers in (*_DENIED.values(), *(_SHARED.values() if shared else ())):
         if (number := numbers[column]) is not None:
             steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, refuse)]
     # Its flags are behind a pointer, which no filter can follow; the C library then uses `clone`.
@@ -73,11 +96,56 @@ def seccomp_filter(families: tuple[int, ...], machine: str = "") -> bytes:
     for request in _INJECTING:
         steps += [(_EQUAL, 0, 1, request), (_RETURN, 0, 0, refuse)]
     steps += [(_RETURN, 0, 0, _ALLOW)]
+    steps += _others_limits(_PRLIMIT[column]) + _pairs(_SOCKETPAIR[column])
+    steps += _shared_steps(column) if shared else []
     steps += [(_EQUAL, 1, 0, _SOCKET[column]), (_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _ARGUMENTS)]
     for family in families:
         steps += [(_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW)]
     steps += [(_RETURN, 0, 0, refuse)]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+def _others_limits(number: int) -> list[_Step]:
+    """Limits are set for oneself alone; those of others may be read."""
+    return _call(
+        number,
+        [(_LOAD, 0, 0, _ARGUMENTS), (_EQUAL, 5, 0, 0), (_LOAD, 0, 0, _ARGUMENTS + 16), (_EQUAL, 0, 2, 0)],
+        [(_LOAD, 0, 0, _ARGUMENTS + 20), (_EQUAL, 1, 0, 0)],
+    )
+
+
+def _pairs(number: int) -> list[_Step]:
+    """A pair of sockets for packets would take any address to send to, as a socket with a path does."""
+    return _call(
+        number,
+        [(_LOAD, 0, 0, _ARGUMENTS), (_EQUAL, 0, 4, UNIX), (_LOAD, 0, 0, _ARGUMENTS + 8)],
+        [(_AND, 0, 0, _KIND_OF_SOCKET), (_EQUAL, 2, 0, _STREAM), (_EQUAL, 1, 0, _SEQPACKET)],
+    )
+
+
+def _shared_steps(column: int) -> list[_Step]:
+    """Nothing of another process is changed, and no file gets the rights of its owner."""
+    steps: list[_Step] = []
+    for numbers in _OF_ONE_PROCESS.values():
+        steps += _call(numbers[column], [(_LOAD, 0, 0, _ARGUMENTS), (_EQUAL, 1, 0, 0)])
+    for numbers, of_a_user in _OF_MANY.values():
+        steps += _call(
+            numbers[column],
+            [(_LOAD, 0, 0, _ARGUMENTS), (_EQUAL, 2, 0, of_a_user)],
+            [(_LOAD, 0, 0, _ARGUMENTS + 8), (_EQUAL, 1, 0, 0)],
+        )
+    for columns, place in _MODES.values():
+        if (number := columns[column]) is not None:
+            mode = (_LOAD, 0, 0, _ARGUMENTS + 8 * place)
+            steps += _call(number, [mode, (_ANY_BIT, 0, 1, _SET_ID_BITS)])
+    return steps
+
+
+def _call(number: int, *parts: list[_Step]) -> list[_Step]:
+    """What is looked at in one call. Behind it stand a refusal and then a permission, to be jumped to."""
+    looked = [step for part in parts for step in part]
+    ends = [(_RETURN, 0, 0, _ERRNO | errno.EPERM), (_RETURN, 0, 0, _ALLOW)]
+    return [(_EQUAL, 0, len(looked) + len(ends), number), *looked, *ends]
 
 
 def give_up_rights() -> None:
