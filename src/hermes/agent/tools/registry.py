@@ -100,6 +100,9 @@ class CommandRules(Struct, frozen=True, kw_only=True):
     written: WrittenFiles = field(default_factory=WrittenFiles)
 
 
+_NOWHERE = CommandScope(cwd="/", workspace="/", home="/", wide=True, ask_all=True)
+
+
 async def scope_of(services: ToolServices, session: str, *, opens: bool = True) -> CommandScope:
     """What a session's next command may do without asking, and where it would run. What touches no file there
     (not `opens`) is judged without opening that place."""
@@ -236,15 +239,25 @@ def _bind(spec: RegisteredTool, services: ToolServices) -> Tool:
             result = ToolResult(text=result)
         return replace(result, text=cap(result.text))
 
+    async def place_of(session: SessionId, asks: bool) -> CommandScope:
+        try:
+            return await scope_of(services, session, opens=asks and spec.opens)
+        except UserError:
+            if spec.opens:
+                raise
+            return _NOWHERE  # whatever keeps commands from running: this one needs no place
+
     def checked_by(judge: JudgeCall) -> ApprovalCheck:
         async def approval(session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
             asks = services.get(CommandRules).asks()
-            scope = await scope_of(services, session, opens=asks and spec.opens)
+            scope = await place_of(session, asks)
             if not asks and not scope.ask:
                 return None
             values = read_values(spec.name, spec.signature, arguments)
             case = ApprovalCase(services=services, session=session, scope=scope)
-            prompt = bind_to_world(await judge(case, values), case.scope.elsewhere)
+            prompt = await judge(case, values)
+            if spec.opens:
+                prompt = bind_to_world(prompt, case.scope.elsewhere)
             return prompt if asks or (prompt is not None and prompt.locked) else None
 
         return approval
