@@ -108,6 +108,14 @@ def test_settings_that_cannot_be_meant(patient: Doctor) -> None:
     assert code == 1 and "“a b” is no host" in checks["settings"]["detail"]
 
 
+def test_a_secret_that_anybody_guesses(patient: Doctor) -> None:
+    patient.works("bubblewrap")
+    (patient.home / "config.yaml").write_text("model: {api_key: marmalade}\n")
+    (patient.home / "config.yaml").chmod(0o600)
+    code, checks = patient.checks()
+    assert code == 0 and "model.api_key is an ordinary word" in checks["secrets"]["detail"]
+
+
 def test_a_gateway_that_found_something_else_is_told_to_look_again(patient: Doctor) -> None:
     patient.works("bubblewrap")
     rungs = ("docker", "bubblewrap", "landlock")

@@ -213,3 +213,43 @@ def test_what_only_looks_encoded_stays() -> None:
     secrets = Secrets({"KEY": KEY})
     for told in ("c2stWnE3 is short", "00000000: 736b 2d5a 7137 2f2b", "deadbeef " * 50, "x" * 500):
         assert secrets.redact(told) == told
+
+
+ORDINARY = [
+    "postgres", "password", "Password", "guestuser", "my-app", "admin123", "123456", "2026-11-18", "8080:80",
+    "/home/alice/.ssh/id_rsa", "/run/secrets/db", "true", "production", "none", "test-key", "POSTGRES",
+]  # fmt: skip
+TELLING = [
+    "hunter2x9", "correct horse battery staple", "xkqzvbtw", "sk-0123456789", "aaaabbbb1c", "Tr0ub4dor&3",
+    "123456789012", "/wJalrXUtnFEMIbK7MDENGbPxRfiCYzEXAMPLEKEY", "kiwi-42-marmalade", "a3f9c2d",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ORDINARY)
+def test_words_numbers_and_paths_of_the_environment_are_not_hidden(tmp_path: Path, value: str) -> None:
+    loaded = load_settings(tmp_path, {"POSTGRES_PASSWORD": value, "DB_URL": f"pg://app:{value}@db/main"})
+    text = f"make the folder {value} here"
+    assert loaded.secrets.redact(text) == text and loaded.secrets.reveal("POSTGRES_PASSWORD") == value
+
+
+@pytest.mark.parametrize("value", TELLING)
+def test_what_nobody_writes_by_chance_is_hidden(tmp_path: Path, value: str) -> None:
+    loaded = load_settings(tmp_path, {"DB_PASSWORD": value})
+    assert loaded.secrets.conceal(f"it is {value} so") == "it is ‹secret› so"
+
+
+def test_what_another_variable_says_openly_is_not_hidden(tmp_path: Path) -> None:
+    loaded = load_settings(tmp_path, {"USER": "zxqvkw77", "DB_PASSWORD": "zxqvkw77"})
+    assert loaded.secrets.redact("/home/zxqvkw77") == "/home/zxqvkw77"
+
+
+def test_of_weak_secrets_a_note_tells_and_those_of_settings_stay_hidden(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("model: {api_key: marmalade}\n")
+    loaded = load_settings(tmp_path, {"POSTGRES_PASSWORD": "postgres", "SSL_KEY": "/etc/ssl/a.key"})
+    told = [str(note) for note in loaded.weak]
+    assert len(told) == 2 and "POSTGRES_PASSWORD is an ordinary word" in told[0]
+    assert "model.api_key is an ordinary word" in told[1] and set(loaded.weak) <= set(loaded.notes)
+    assert loaded.secrets.redact("marmalade and postgres") == "‹secret› and postgres"
+    (tmp_path / "config.yaml").write_text("model: {api_key: ollama}\n")
+    loaded = load_settings(tmp_path, {})
+    assert not loaded.weak and loaded.secrets.redact("ollama run") == "ollama run"

@@ -123,6 +123,8 @@ def _settings_checks(loaded: LoadedSettings, environ: Mapping[str, str]) -> Iter
         backend = loaded.settings.terminal.backend
         detail = f"terminal.backend is {backend or AUTO}"
         yield DoctorCheck(name="settings", state=CheckState.OK, detail=detail)
+    for note in loaded.weak:
+        yield DoctorCheck(name="secrets", state=CheckState.NOTE, detail=note.message, remedy=note.hint or "")
 
 
 def _file_checks(home: Path, loaded: LoadedSettings) -> Iterator[DoctorCheck]:

@@ -279,6 +279,8 @@ def tell_problems(loaded: LoadedSettings) -> None:
         log.warning("settings.problem %d more; `hermes config check` shows all", more)
     for note in loaded.exposed:
         log.warning("settings.exposed %s", note)
+    for note in loaded.weak:
+        log.warning("settings.weak %s", note)
 
 
 def embed(

@@ -27,6 +27,8 @@ from hermes.state.home.agent_homes import check_homes
 from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.homes import DATABASE_FILE, agent_home
 from hermes.state.home.textfile import TextFile, read_text
+from hermes.state.redaction.ordinary import is_no_key, is_ordinary
+from hermes.state.redaction.values import LEAST_LENGTH
 from hermes.state.settings import names
 from hermes.state.settings.dotenv import parse_dotenv
 from hermes.state.settings.key_places import arrange
@@ -45,6 +47,7 @@ S = TypeVar("S", bound="DataclassInstance")
 CONFIG_FILE = "config.yaml"
 SECRETS_FILE = ".env"
 _ROUTES = "model_routes."
+_CHOOSE = "Choose one that nobody guesses: at least twelve characters, with digits."
 _EXPOSED = "Others on this machine can read it."
 # Providers without a key of their own: they take OPENAI_API_KEY.
 _KEYLESS = frozenset({"", "auto", "custom", "openai", "ollama", "local", "vllm", "llamacpp", "lmstudio"})
@@ -54,7 +57,7 @@ _KEYLESS = frozenset({"", "auto", "custom", "openai", "ollama", "local", "vllm",
 class LoadedSettings:
     """What was read. `stops` are the problems with which nothing starts. `variables` are those of `.env` and
     the environment that are no secrets; `exposed` are the notes that others on this machine can read the
-    secrets in a file."""
+    secrets in a file, `weak` those that a secret is an ordinary word."""
 
     settings: Settings
     secrets: Secrets
@@ -62,6 +65,7 @@ class LoadedSettings:
     stops: tuple[SettingsError, ...] = ()
     notes: tuple[SettingsError, ...] = ()
     exposed: tuple[SettingsError, ...] = ()
+    weak: tuple[SettingsError, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     has_file: bool = False
     """Whether there is a `config.yaml`."""
@@ -129,17 +133,28 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
         name for name, held in variables.items() if names.is_key_like(name) or password_in(held.value)
     }
     secret_values = reader.secrets | {name: variables[name].value for name in key_like}
-    hidden += filter(None, map(password_in, (*secret_values.values(), settings.security.egress_proxy)))
+    hidden += map(password_in, (variables[name].value for name in key_like))
     hidden += _agents_secrets(home, settings)
+    hidden = [value for value in hidden if not is_ordinary(value)]
+    hidden += map(password_in, (*reader.secrets.values(), settings.security.egress_proxy))
+    plain = {name for name in key_like if _is_plain(variables[name].value, name, variables)}
+    plain |= {name for name, value in reader.secrets.items() if is_no_key(value)}
+    weak = list(_weak(reader, findings, {name: variables[name] for name in plain & key_like}))
     if any(value and value in file.text for value in reader.secrets.values()):  # not `${NAME}`
         _check_mode(findings, file.mode)
     exposed = [note for note in (*findings.notes, *in_file.notes) if note.message == _EXPOSED]
     return LoadedSettings(
         settings=settings,
-        secrets=Secrets(secret_values, also=hidden, patterns=settings.security.redact_secrets),
+        secrets=Secrets(
+            secret_values,
+            also=hidden,
+            patterns=settings.security.redact_secrets,
+            ordinary=plain,
+        ),
         problems=(*_by_line(findings.problems), *in_file.problems, *in_environment.problems),
         stops=(*_by_line(findings.stops), *in_file.stops, *in_environment.stops),
-        notes=(*_by_line(findings.notes), *in_file.notes, *in_environment.notes),
+        notes=(*_by_line(findings.notes), *in_file.notes, *in_environment.notes, *weak),
+        weak=tuple(weak),
         exposed=tuple(exposed) if exposed and home.stat().st_mode & 0o011 else (),
         variables={name: held.value for name, held in variables.items() if name not in key_like},
         has_file=file.mode is not None,
@@ -151,6 +166,30 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
 def _check_mode(findings: SettingsFindings, mode: int | None) -> None:
     if mode is not None and mode & 0o077:
         findings.note(None, _EXPOSED, f"Make it yours alone: chmod 600 {findings.file}")
+
+
+def _is_plain(value: str, name: str, variables: Mapping[str, _Variable]) -> bool:
+    """Whether a variable that is called like a secret holds what stands in texts by chance: a word, a number,
+    a path, or what another variable says openly (the name of the user or the machine)."""
+    if is_ordinary(value):
+        return True
+    same = (other for other, held in variables.items() if held.value == value)
+    return any(not names.is_key_like(other) and not password_in(value) for other in same)
+
+
+def _weak(
+    reader: SettingsReader, findings: SettingsFindings, plain: Mapping[str, _Variable]
+) -> Iterator[SettingsError]:
+    """Notes on secrets that anybody guesses. Those of settings are hidden all the same."""
+    for name, held in plain.items():
+        if held.value.isalpha() and len(held.value) >= LEAST_LENGTH and not is_no_key(held.value):
+            message = f"{name} is an ordinary word, so it is not hidden in texts."
+            yield SettingsError(message, file=held.findings.file, line=held.line, hint=_CHOOSE)
+    for name, value in reader.secrets.items():
+        if len(value) >= LEAST_LENGTH and is_ordinary(value) and not is_no_key(value):
+            message = f"{name} is an ordinary word, and calls with this word are not run."
+            line = reader.lines.get(name)
+            yield SettingsError(message, file=findings.file, line=line, hint=_CHOOSE)
 
 
 def _by_line(problems: list[SettingsError]) -> list[SettingsError]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from hermes.domain.settings.declaring import Secret
 from hermes.state.redaction.redactor import RedactedStream, Redactor
@@ -37,12 +37,19 @@ class Secrets:
     __slots__ = ("_redactor", "_secrets")
 
     def __init__(
-        self, values: Mapping[str, str] | None = None, *, also: Iterable[str] = (), patterns: bool = False
+        self,
+        values: Mapping[str, str] | None = None,
+        *,
+        also: Iterable[str] = (),
+        patterns: bool = False,
+        ordinary: Collection[str] = (),
     ) -> None:
-        """`also` are values without a name that must be taken out of texts all the same."""
+        """`also` are values without a name that must be taken out of texts all the same; those with the names
+        in `ordinary` are not: they stand in texts by chance."""
         self._secrets = {name: Secret(value) for name, value in (values or {}).items() if value}
         self._redactor = Redactor(LoadedValues(), patterns=patterns)
-        self.learn(*(secret.reveal() for secret in self._secrets.values()), *also)
+        hidden = (secret.reveal() for name, secret in self._secrets.items() if name not in ordinary)
+        self.learn(*hidden, *also)
 
     @property
     def names(self) -> tuple[str, ...]:
