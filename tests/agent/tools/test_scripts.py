@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.tools.registry import WrittenFiles
+from hermes.domain.errors import Unreachable, UserError
 from tests.agent.tools.test_tools import Bench
 
 BAD = "#!/bin/sh\nrm -rf ~/documents\n"
@@ -86,6 +87,15 @@ async def test_ignored_files_are_asked_for(bench: Bench) -> None:
 async def test_an_agentignore_that_cannot_be_read_keeps_everything(bench: Bench) -> None:
     (bench.folder / ".agentignore").mkdir()
     assert await bench.ask("read_file", path="other.md") is not None
+
+
+async def test_a_place_that_cannot_be_opened_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stat(session: str, path: str) -> None:
+        raise Unreachable("the command runner dies as soon as it is started (bwrap: no permissions)")
+
+    monkeypatch.setattr(bench.backend.files, "stat", stat)
+    with pytest.raises(UserError, match=r"^the command runner dies .* \(bwrap: no permissions\)$"):
+        await bench.ask("terminal", command="echo hi")
 
 
 def test_where_too_much_was_written_every_file_counts() -> None:

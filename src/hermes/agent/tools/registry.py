@@ -14,7 +14,7 @@ from hermes.agent.danger.ignored import EVERYTHING, FILE, LARGEST, read_lines
 from hermes.agent.danger.paths import CommandScope
 from hermes.agent.tools.approval_text import bind_to_world
 from hermes.agent.tools.schema import ToolSignature, read_signature, read_values
-from hermes.domain.errors import HermesError, UserError
+from hermes.domain.errors import HermesError, UserError, as_user_error
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend, Command, ProcessView, World
 from hermes.domain.rows import SearchHit
@@ -121,7 +121,7 @@ async def _ignored(backend: Backend, session: str, world: World) -> tuple[str, .
         if await backend.files.stat(session, path) is None:
             return ()
     except HermesError as error:
-        raise UserError(f"{path} could not be looked for: {error}") from error
+        raise as_user_error(error) from error
     try:
         return read_lines(await backend.files.read(session, path, limit=LARGEST + 1))
     except UserError:

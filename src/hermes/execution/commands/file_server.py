@@ -8,6 +8,7 @@ FAILED."""
 from __future__ import annotations
 
 import os
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -94,7 +95,7 @@ def _do(link: FrameLink, asked: dict[str, Any], data: Iterator[bytes]) -> dict[s
         case "list":
             return {"found_files": work.list_folder(path)}
         case _:
-            return _search(path, asked["search"])
+            return _search(link, path, asked["search"])
 
 
 def _fill(file: BinaryIO, data: Iterator[bytes]) -> None:
@@ -102,7 +103,7 @@ def _fill(file: BinaryIO, data: Iterator[bytes]) -> None:
         file.write(piece)
 
 
-def _search(path: str, words: dict[str, Any]) -> dict[str, Any]:
+def _search(link: FrameLink, path: str, words: dict[str, Any]) -> dict[str, Any]:
     from hermes.domain.errors import UserError
     from hermes.domain.ports.world import FileSearch
     from hermes.execution.files.search import search_tree
@@ -110,8 +111,13 @@ def _search(path: str, words: dict[str, Any]) -> dict[str, Any]:
     if not os.path.exists(path):
         raise FileNotFoundError
     try:
-        found = search_tree(path, FileSearch(**words))
+        found = search_tree(path, FileSearch(**words), lambda: _is_gone(link))
     except UserError as error:
-        return {"refused": [str(error), error.hint or ""]}
+        return {"refused": [error.message, error.hint]}
     matches = [(match.path, match.line, match.text) for match in found.matches]
     return {"matches": matches, "more": found.more, "files": found.files}
+
+
+def _is_gone(link: FrameLink) -> bool:
+    """Whether who asked does not wait for the answer any more: nothing else comes after the question."""
+    return bool(select.select((link.reading,), (), (), 0)[0])

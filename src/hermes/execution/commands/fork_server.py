@@ -29,6 +29,7 @@ _START = (
 )
 _SOURCES = str(Path(__file__).parents[3])
 _END_SECONDS = 3.0
+_READY_SECONDS = 30.0
 _TRIES = 3
 _MOST_COMPLAINT = 2000
 
@@ -77,9 +78,12 @@ class ForkServer:
         for _ in range(_TRIES):
             runner, reader, writer = await self._pass_socket(door)
             try:
-                ready = await reader.read(1)
-            except BaseException:
+                async with asyncio.timeout(_READY_SECONDS):
+                    ready = await reader.read(1)
+            except BaseException as error:
                 writer.close()
+                if isinstance(error, TimeoutError):
+                    raise Unreachable(f"the command runner did nothing for {_READY_SECONDS:g} s") from None
                 raise
             if ready:
                 return Connection(reader, writer)

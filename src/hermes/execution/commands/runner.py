@@ -12,12 +12,16 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections.abc import Collection
 
 from hermes.domain.process_mark import AGENT, step_down
 from hermes.execution.commands.supervisor import CommandSupervisor, FrameLink
 from hermes.execution.process_tree import become_reaper, children_of, hear_deaths, reap, send_signal
 
+_LOOK_MILLISECONDS = 20
+_LONGEST_REST = 1.0
+_MOST_FAILURES = 4
 TYPE_CHECKING = False  # as the one of `typing`, which takes longer to load than all of this
 
 
@@ -47,26 +51,32 @@ def main(beside: Collection[int] = ()) -> None:
     deaths = hear_deaths()
     bell, doorbell = os.pipe()
     supervisors: set[int] = set()
-    spare = 0
+    spare, failures, rest_until = 0, 0, 0.0
     poll = select.poll()
     poll.register(bell, select.POLLIN)
     poll.register(deaths, select.POLLIN)
     poll.register(door, 0)
     while True:
-        if spare not in supervisors:
+        if spare not in supervisors and time.monotonic() >= rest_until:
             spare = os.fork()
             if spare == 0:
                 _supervise(doorbell, door, shell)
             supervisors.add(spare)
-        ready = dict(poll.poll())
+        ready = dict(poll.poll(None if spare in supervisors else _LOOK_MILLISECONDS))
         if door.fileno() in ready:
             return
+        if bell in ready:
+            (taken,) = struct.unpack("i", os.read(bell, 4))
+            spare, failures = 0 if taken == spare else spare, 0
         if deaths in ready:
-            supervisors.difference_update(reap(deaths)[0])
+            dead = reap(deaths)[0]
+            supervisors.difference_update(dead)
+            if spare in dead:  # before anybody used it: perhaps no shell can be started
+                failures += 1
+                rest_until = time.monotonic() + min(0.01 * (2**failures - 2), _LONGEST_REST)
+                if failures >= _MOST_FAILURES and not supervisors:
+                    return
             # What a killed supervisor left behind comes here, and is nobody's.
             for pid in children_of(os.getpid()):
                 if pid not in supervisors and pid not in beside:
                     send_signal(pid, signal.SIGKILL)
-        if bell in ready:
-            (taken,) = struct.unpack("i", os.read(bell, 4))
-            spare = 0 if taken == spare else spare

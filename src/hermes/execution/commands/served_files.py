@@ -3,8 +3,9 @@ is checked here."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterable, Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,6 +17,7 @@ from hermes.execution.commands.transport import Connection
 from hermes.execution.files.paths import PathsOfSessions, view_of
 from hermes.execution.files.work import FoundFile
 
+T = TypeVar("T")
 _PIECE = 1 << 20
 _BROKE = "the files of the sandbox cannot be reached any more"
 
@@ -79,7 +81,7 @@ class ServedFiles(PathsOfSessions):
         connection = await self._connect()
         try:
             asked = {"work": work, "verb": verb, "path": path, **(words or {})}
-            connection.send(ASK, msgspec.json.encode(asked))
+            connection.send(ASK, json.dumps(asked).encode())  # a name need not be UTF-8
             if pieces is not None:
                 async for piece in pieces:
                     connection.send(frames.WRITE, piece)
@@ -95,16 +97,23 @@ async def _hear(connection: Connection, content: bytearray, limit: int) -> _Answ
         letter, payload = frame
         try:
             if letter == TOLD:
-                return msgspec.json.decode(payload, type=_Answer)
+                return _read(payload, _Answer)
             if letter == FAILED:
-                text, hint = msgspec.json.decode(payload, type=tuple[str, str])
+                text, hint = _read(payload, tuple[str, str])
                 raise UserError(text, hint=hint)
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             break
         if letter != DATA or len(content) + len(payload) > limit:
             break
         content += payload
     raise Unreachable(_BROKE)
+
+
+def _read(payload: bytes, type: type[T]) -> T:
+    try:
+        return msgspec.json.decode(payload, type=type)
+    except msgspec.DecodeError:  # or it holds a name that is not UTF-8
+        return msgspec.convert(json.loads(payload, parse_constant=int), type)
 
 
 async def _cut(data: bytes) -> AsyncIterable[bytes]:

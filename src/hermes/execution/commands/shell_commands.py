@@ -82,9 +82,13 @@ class ShellCommands:
 
     async def start(self, command: Command, ended: Callable[[ProcessView], None]) -> ProcessView:
         self.processes.check_room()
-        process = await self._open(command, background=True)
-        process.ended = ended
-        self.processes.add(process)
+        self._running += 1  # until the table counts it
+        try:
+            process = await self._open(command, background=True)
+            process.ended = ended
+            self.processes.add(process)
+        finally:
+            self._running -= 1
         return process.view(take=False)
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
@@ -28,6 +28,7 @@ MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _PIECE = 64 * 1024
+_GZIP_HEAD = b"\x1f\x8b"
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "cookie", "accept-encoding"})
 _EVERYWHERE = frozenset({"accept", "accept-language", "user-agent"})
 """Headers that go along to another host; any other may hold a credential."""
@@ -166,18 +167,46 @@ async def _unpacked(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         return
     if coding not in ("gzip", "x-gzip", "deflate"):
         raise Refused(f"It is encoded in a way that is not read ({one_line(coding, 30)}).")
-    unpacker = None
+    unpacker = _Unpacker(coding)
     try:
         async for piece in response.content.iter_chunked(_PIECE):
-            if unpacker is None:  # some send deflate without its head
-                headless = coding == "deflate" and piece[0] & 0x0F != 8
-                unpacker = zlib.decompressobj(-zlib.MAX_WBITS if headless else zlib.MAX_WBITS | 32)
-            while piece and not unpacker.eof:
-                yield unpacker.decompress(piece, _PIECE)
-                piece = unpacker.unconsumed_tail
-        if unpacker is not None:
-            yield unpacker.flush()
-            if not unpacker.eof:
-                raise zlib.error("it ends early")
+            for part in unpacker.take(piece):
+                yield part
+        yield unpacker.end()
     except zlib.error:
         raise Unreachable("Its content cannot be unpacked.", maybe_done=True) from None
+
+
+class _Unpacker:
+    """Of one body. Packed with gzip, it may be several in a row; what else stands behind the end counts for
+    nothing."""
+
+    def __init__(self, coding: str) -> None:
+        self._coding = coding
+        self._stream: zlib._Decompress | None = None
+        self._held = b""
+
+    def take(self, data: bytes) -> Iterator[bytes]:
+        """What it unpacks to, in small parts."""
+        data, self._held = self._held + data, b""
+        while data:
+            if self._stream is None:  # some send deflate without its head
+                headless = self._coding == "deflate" and data[0] & 0x0F != 8
+                self._stream = zlib.decompressobj(-zlib.MAX_WBITS if headless else zlib.MAX_WBITS | 32)
+            elif self._stream.eof:
+                if self._coding == "deflate" or not _GZIP_HEAD.startswith(data[:2]):
+                    return
+                if len(data) < len(_GZIP_HEAD):
+                    self._held = data
+                    return
+                self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            yield self._stream.decompress(data, _PIECE)
+            data = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
+
+    def end(self) -> bytes:
+        if self._stream is None:
+            return b""
+        rest = self._stream.flush()
+        if not self._stream.eof:
+            raise zlib.error("it ends early")
+        return rest

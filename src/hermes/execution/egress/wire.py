@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 20.0
 IDLE_SECONDS = 300.0
+_NEXT_SECONDS = 0.5
 _SOCKS = "aiohttp_socks"
 _HEAD_BYTES = 16 * 1024
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -184,10 +185,32 @@ def _resolver(request: WireRequest) -> Any:
 
 
 async def _first(addresses: Sequence[str], port: int) -> Streams:
-    for address in addresses[:-1]:
-        with contextlib.suppress(OSError):
-            return await asyncio.open_connection(address, port)
-    return await asyncio.open_connection(addresses[-1], port)
+    """To whichever answers first. The next one is tried when one fails, or says nothing for a moment."""
+    left, tries = list(addresses), set[asyncio.Task[Streams]]()
+    failure: BaseException = OSError("it has no address")
+    try:
+        while left or tries:
+            if left:
+                tries.add(asyncio.create_task(asyncio.open_connection(left.pop(0), port)))
+            moment = _NEXT_SECONDS if left else None
+            ended, _ = await asyncio.wait(tries, timeout=moment, return_when=asyncio.FIRST_COMPLETED)
+            for each in ended:
+                tries.discard(each)
+                error = each.exception()
+                if error is None:
+                    return each.result()
+                failure = error
+        raise failure
+    finally:
+        for each in tries:
+            each.cancel()
+            each.add_done_callback(_let_go)
+
+
+def _let_go(late: asyncio.Task[Streams]) -> None:
+    """Of a connection that came about although another one is used."""
+    if not late.cancelled() and late.exception() is None:
+        late.result()[1].close()
 
 
 async def _through(proxy: str, host: str, port: int) -> Streams:

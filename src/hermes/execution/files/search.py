@@ -9,7 +9,7 @@ import fnmatch
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from hermes.domain.errors import UserError
@@ -38,11 +38,14 @@ _MOST_RULES = 1000
 """Of one `.gitignore`."""
 
 
-def search_tree(root: str, search: FileSearch) -> FileMatches:
-    """Matches under a folder (or in one file), in the order of the paths."""
+def search_tree(
+    root: str, search: FileSearch, is_given_up: Callable[[], bool] = lambda: False
+) -> FileMatches:
+    """Matches under a folder (or in one file), in the order of the paths. Asked before each file, who
+    searches may have given up meanwhile."""
     gathering = Gathering(root, search)
     for path in [root] if os.path.isfile(root) else _walk(root, (), search, gathering.deadline):
-        if not gathering.goes_on:
+        if not gathering.goes_on or is_given_up():
             break
         if gathering.wants(path):
             gathering.add(path, None if search.names else _read(path))

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import AsyncIterable, Callable
 from typing import TypeVar, TypeVarTuple
 
@@ -50,7 +51,11 @@ class LocalFiles(PathsOfSessions):
             raise UserError(f"There is no {full}.")
         from hermes.execution.files.search import search_tree
 
-        return await asyncio.to_thread(search_tree, full, search)
+        over = threading.Event()
+        try:
+            return await asyncio.to_thread(search_tree, full, search, over.is_set)
+        finally:
+            over.set()
 
 
 async def _beside(verb: str, work: Callable[[str, *Ts], T], path: str, *args: *Ts) -> T:

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ports.world import (
@@ -42,7 +42,9 @@ from hermes.execution.sandboxes import seccomp
 log = logging.getLogger("hermes.sandbox")
 MIB = 1 << 20
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-SHELL = "/bin/bash"
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+"""The system's programs, which are seen inside at the same place."""
+_SHELLS = f"/bin:{PATH}:/run/current-system/sw/bin"
 PROXY_PORT = 3128
 OUTPUT = ".cache/hermes"
 ETC = (
@@ -95,9 +97,11 @@ def is_kept(request: BackendRequest) -> bool:
 
 
 class BoxFolders(Struct, frozen=True, kw_only=True):
-    """The folders of one sandbox on the gateway's machine."""
+    """The folders of one sandbox on the gateway's machine. Several that differ in their network may share
+    them; what must not outlive one of them is in the folder of its `life`."""
 
     root: Path
+    life: str = field(default_factory=lambda: f"{os.getpid()}-{os.urandom(6).hex()}")
 
     @property
     def home(self) -> Path:
@@ -116,12 +120,23 @@ class BoxFolders(Struct, frozen=True, kw_only=True):
         return self.root / "shells"
 
     @property
+    def passing(self) -> Path:
+        return self.root / "lives" / self.life
+
+    @property
     def temporary(self) -> Path:
-        return self.root / "tmp"
+        return self.passing / "tmp"
+
+    def end(self) -> None:
+        """Remove what was of this life; and of those whose gateway is gone."""
+        shutil.rmtree(self.passing, ignore_errors=True)
+        for folder in self.passing.parent.glob("*-*"):
+            if not os.path.exists(f"/proc/{folder.name.partition('-')[0]}"):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def prepare(self, files: Mapping[str, str]) -> None:
-        """Make them, with these small files below `etc`. What a former life left in `tmp` goes."""
-        shutil.rmtree(self.temporary, ignore_errors=True)
+        """Make them, with these small files below `etc`."""
+        self.end()
         for folder in (self.root, self.home, self.etc, self.bin, self.temporary):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, text in files.items():
@@ -164,11 +179,20 @@ def _is_for_commands(folder: Path, home: Path) -> bool:
     return within[:1] == ("workspace",) or (within[:1] == ("sandboxes",) and within[3:4] == ("workspace",))
 
 
+def find_shell() -> str:
+    """bash, by a path that leads to it inside too; a `UserError` if there is none."""
+    found = shutil.which("bash", path=_SHELLS)
+    real = os.path.realpath(found or "/")
+    if found is None or not any(real.startswith(f"{folder}/") for folder in SYSTEM):
+        raise UserError("bash is not installed here, and no sandbox works without it.", hint="Install bash.")
+    return real
+
+
 def build_environment(request: BackendRequest, home: str, tools: str) -> dict[str, str]:
     """The variables of commands, from nothing: the usual ones, those that are passed on, and the proxy."""
     environ, names = request.environ, request.passthrough
     env = {"PATH": f"{tools}:{PATH}", "HOME": home, "LANG": environ.get("LANG") or "C.UTF-8"}
-    env |= {"TERM": "dumb", "USER": "agent", "LOGNAME": "agent", "SHELL": SHELL}
+    env |= {"TERM": "dumb", "USER": "agent", "LOGNAME": "agent", "SHELL": "/bin/bash"}
     env |= {name: environ[name] for name in names if name in environ}
     return env | (proxy_environment() if request.network.hosts and not request.network.open else {})
 

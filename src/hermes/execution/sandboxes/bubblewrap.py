@@ -151,7 +151,7 @@ def make_bubblewrap(request: BackendRequest) -> box.SandboxBackend:
         disk=request.workspace,
         limits=opening.limits,
         prepare=opening.prepare,
-        release=opening.cage.leave,
+        release=opening.release,
     )
 
 
@@ -162,7 +162,7 @@ class _Opening:
         self._request = request
         self._folders = folders
         self.limits = box.limits_of(request)
-        self.cage = Cage(str(folders.root), processes=self.limits.processes, memory=self.limits.memory)
+        self.cage = Cage(str(folders.passing), processes=self.limits.processes, memory=self.limits.memory)
         self._egress: Path | None = None
 
     async def prepare(self) -> None:
@@ -175,8 +175,13 @@ class _Opening:
 
     def _prepare(self) -> None:
         find_bwrap(self._request.environ)
+        box.find_shell()
         box.check_workspace(self._request)
         self._folders.prepare(_FILES)
+
+    def release(self) -> None:
+        self.cage.leave()
+        self._folders.end()
 
     def launch(self, doors: Sequence[int], complaint: IO[bytes]) -> subprocess.Popen[bytes]:
         program = find_bwrap(self._request.environ)
@@ -214,7 +219,7 @@ def start_walls(
         os.write(options, b"".join(os.fsencode(word) + b"\0" for word in walls.options(workspace)))
         os.lseek(options, 0, os.SEEK_SET)
         commands, files = doors
-        inside = walls.interpreter.start(plan, str(commands), box.SHELL, str(files))
+        inside = walls.interpreter.start(plan, str(commands), box.find_shell(), str(files))
         argv = [walls.program, "--args", str(options), "--", *inside]
         argv = argv if cage is None else cage.enter(argv)
         return box.start_inside(argv, (*doors, workspace, options), complaint)
@@ -260,7 +265,7 @@ async def probe_bubblewrap(environ: Mapping[str, str], terminal: TerminalSetting
     try:
         why = await asyncio.to_thread(_try, environ)
     except UserError as error:
-        return found(str(error), error.hint or "")
+        return found(error.message, error.hint)
     except (OSError, subprocess.SubprocessError) as error:
         return found(f"it cannot be started ({error})", "Run `bwrap --version` and look what it says.")
     return found(why, _remedy(why, environ)) if why else found()

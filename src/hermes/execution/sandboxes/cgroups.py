@@ -5,10 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+log = logging.getLogger("hermes.sandbox")
+_LEAVE_SECONDS = 2.0
+_LOOK_SECONDS = 0.02
 _ROOT = Path("/sys/fs/cgroup")
 _OURS = "hermes"
 _JOIN = 'files=$1; shift; for file in $files; do echo $$ > "$file" || exit 125; done; exec "$@"'
@@ -35,8 +40,9 @@ class Cage:
 
     def enter(self, argv: Sequence[str]) -> list[str]:
         """The command line that starts `argv` inside; itself, if no cgroup can be made."""
-        self.leave()
+        self._folders = []
         if os.geteuid() == 0:
+            self._sweep()
             try:
                 self._folders = self._make()
             except OSError as error:
@@ -47,14 +53,23 @@ class Cage:
         return ["/bin/sh", "-c", _JOIN, "sh", files, *argv]
 
     def leave(self) -> None:
-        """Remove what is empty by now, also of sandboxes whose gateway is gone."""
+        """Remove them, once the last process is gone. Blocks."""
+        give_up = time.monotonic() + _LEAVE_SECONDS
+        for above in self._homes():
+            while not _remove(above / self._name):
+                if time.monotonic() > give_up:
+                    log.warning("sandbox.cgroup_left folder=%s", above / self._name)
+                    break
+                time.sleep(_LOOK_SECONDS)
+        self._folders = []
+
+    def _sweep(self) -> None:
+        """What is left of sandboxes whose gateway is gone."""
         for above in self._homes():
             with contextlib.suppress(OSError):
                 for folder in above.iterdir():
-                    if folder.name == self._name or not _lives(folder.name.partition("-")[0]):
-                        with contextlib.suppress(OSError):
-                            folder.rmdir()
-        self._folders = []
+                    if not _lives(folder.name.partition("-")[0]):
+                        _remove(folder)
 
     def _homes(self) -> list[Path]:
         if (self._root / "cgroup.controllers").exists():
@@ -77,6 +92,17 @@ class Cage:
                         (folder / file).write_text(str(most))
             made.append(folder)
         return made
+
+
+def _remove(folder: Path) -> bool:
+    """Whether it is not there any more. While a process in it dies, it stays."""
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _lives(pid: str) -> bool:

@@ -40,7 +40,9 @@ def main() -> None:
         confine(**plan["landlock"])
     seccomp.install_filter(seccomp.seccomp_filter(tuple(plan["families"]), shared=bool(plan["landlock"])))
     if plan["only_try"]:
-        os.write(files.fileno(), b"!")
+        shell = os.posix_spawn(sys.argv[2], ["bash", "--norc", "--noprofile", "-c", "exit 0"], {})
+        if os.waitpid(shell, 0)[1] == 0:
+            os.write(files.fileno(), b"!")
         return
     beside.append(os.fork())
     if beside[-1] == 0:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,7 +26,6 @@ from hermes.execution.sandboxes.landlock_rules import landlock_abi
 from hermes.execution.sandboxes.probe import SandboxProbe
 
 NAME = "landlock"
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/proc")
 _NAMES = ("passwd", "group", "nsswitch.conf", "hosts")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 _ROOT = "landlock cannot hold root, who may change the mode of nearly every file"
@@ -39,10 +37,11 @@ def make_landlock(request: BackendRequest, *, even_root: bool = False) -> box.Sa
     """The entry `landlock` of the group `hermes.backends`. `even_root` = whoever starts it."""
     folders = box.folders_of(request, NAME)
     opening = _Opening(request, folders, even_root=even_root)
-    env = box.build_environment(request, str(folders.home), str(folders.bin))
+    home = str(opening.home)
+    env = box.build_environment(request, home, str(folders.bin))
     world = World(
         workspace=str(request.workspace),
-        home=str(folders.home),
+        home=home,
         system=box.describe_system(),
         shell="bash",
         sandbox=NAME,
@@ -69,7 +68,8 @@ class _Opening:
         self._even_root = even_root
         self._folders = folders
         self.limits = box.limits_of(request)
-        self.cage = Cage(str(folders.root), processes=self.limits.processes, memory=self.limits.memory)
+        self.home = folders.home if box.is_kept(request) else folders.passing / "home"
+        self.cage = Cage(str(folders.passing), processes=self.limits.processes, memory=self.limits.memory)
 
     async def prepare(self) -> None:
         network = self._request.network
@@ -83,29 +83,42 @@ class _Opening:
         await asyncio.to_thread(self._prepare)
 
     def _prepare(self) -> None:
+        box.find_shell()
         box.check_workspace(self._request)
         self._folders.prepare({})
+        self.home.mkdir(mode=0o700, exist_ok=True)
 
     def release(self) -> None:
         self.cage.leave()
-        if not box.is_kept(self._request):
-            shutil.rmtree(self._folders.home, ignore_errors=True)
+        self._folders.end()
 
     def launch(self, doors: Sequence[int], complaint: IO[bytes]) -> subprocess.Popen[bytes]:
         workspace, network = os.path.realpath(self._request.workspace), self._request.network.open
-        plan = _plan(self._folders, workspace, network=network, limits=self.limits)
-        argv = own_interpreter().start(plan, str(doors[0]), box.SHELL, str(doors[1]))
+        plan = _plan(self._folders, self.home, workspace, network=network, limits=self.limits)
+        argv = own_interpreter().start(plan, str(doors[0]), box.find_shell(), str(doors[1]))
         return box.start_inside(self.cage.enter(argv), doors, complaint)
 
 
 def _plan(
-    folders: box.BoxFolders, workspace: str, *, network: bool, limits: box.Limits, only_try: bool = False
+    folders: box.BoxFolders,
+    home: Path,
+    workspace: str,
+    *,
+    network: bool,
+    limits: box.Limits,
+    only_try: bool = False,
 ) -> str:
     etc = (*box.ETC, *_NAMES, *(("resolv.conf",) if network else ()))
-    readable = [*_SYSTEM, *(f"/etc/{name}" for name in etc), *own_interpreter().readable, str(folders.bin)]
+    readable = [
+        *box.SYSTEM,
+        "/proc",
+        *(f"/etc/{name}" for name in etc),
+        *own_interpreter().readable,
+        str(folders.bin),
+    ]
     rules = {
         "readable": readable,
-        "writable": [workspace, str(folders.home), str(folders.temporary)],
+        "writable": [workspace, str(home), str(folders.temporary)],
         "devices": [f"/dev/{name}" for name in _DEVICES],
         "network": network,
     }
@@ -113,7 +126,7 @@ def _plan(
         limits=limits.as_resources(count_processes=False),
         families=box.socket_families(internet=network),
         landlock=rules,
-        output=f"{folders.home}/{box.OUTPUT}",
+        output=f"{home}/{box.OUTPUT}",
         only_try=only_try,
     )
 
@@ -133,9 +146,13 @@ def why_unusable(*, even_root: bool = False) -> str:
 
 async def probe_landlock(environ: Mapping[str, str], terminal: TerminalSettings) -> SandboxProbe:
     """Closes everything but the system for a process of its own, for a moment."""
-    why = why_unusable() or await asyncio.to_thread(_try)
+    remedy = ""
+    try:
+        why = why_unusable() or await asyncio.to_thread(_try)
+    except UserError as error:
+        why, remedy = error.message, error.hint
     return SandboxProbe(
-        name=NAME, boundary=Boundary.WEAK, works=not why, why=why, remedy=_hint(why) if why else ""
+        name=NAME, boundary=Boundary.WEAK, works=not why, why=why, remedy=remedy or (why and _hint(why))
     )
 
 
@@ -147,10 +164,11 @@ def _try() -> str:
     with tempfile.TemporaryDirectory(prefix="hermes-probe-") as folder:
         folders = box.BoxFolders(root=Path(os.path.realpath(folder)))
         folders.prepare({})
-        plan = _plan(folders, str(folders.temporary), network=False, limits=box.Limits(), only_try=True)
+        work = str(folders.temporary)
+        plan = _plan(folders, folders.home, work, network=False, limits=box.Limits(), only_try=True)
 
         def launch(doors: Sequence[int], complaint: IO[bytes]) -> subprocess.Popen[bytes]:
-            argv = own_interpreter().start(plan, str(doors[0]), box.SHELL, str(doors[1]))
+            argv = own_interpreter().start(plan, str(doors[0]), box.find_shell(), str(doors[1]))
             return box.start_inside(argv, doors, complaint)
 
         return box.try_launch(launch)
