@@ -13,6 +13,7 @@ from statistics import median
 from bench.figure import Figure
 from bench.stopwatch import run
 from hermes.domain.ports.world import NO_NETWORK, OPEN_NETWORK, Backend, Command, MakeBackend
+from hermes.domain.settings.settings import TerminalSettings
 from hermes.execution.local.backend import make_local
 from hermes.execution.sandboxes.bubblewrap import make_bubblewrap
 from hermes.execution.sandboxes.landlock import make_landlock
@@ -35,7 +36,7 @@ def measure(folder: Path, quick: bool) -> list[Figure]:
 
 
 async def _measure(name: str, make: MakeBackend, folder: Path, count: int) -> list[Figure]:
-    if name in PROBES and not (await probe_sandbox(name, os.environ)).works:
+    if name in PROBES and not (await probe_sandbox(name, os.environ, TerminalSettings())).works:
         return []
     (folder / "work").mkdir(parents=True)
     network = OPEN_NETWORK if name == "local" else NO_NETWORK
