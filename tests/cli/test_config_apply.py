@@ -4,6 +4,7 @@ or refused as a whole while the old ones go on."""
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -146,6 +147,31 @@ def test_plugins_are_those_of_the_start_until_a_restart(home: Path) -> None:
             in applied.out
         )
         assert running.stop() == 0
+
+
+def test_a_plugin_that_was_installed_meanwhile_counts_after_a_restart(home: Path) -> None:
+    """And one that was removed is missed by the restart, not by the next process."""
+    place, config, example = home.parent / "site", home / "config.yaml", ROOT / "examples" / "provider"
+    path = {"PYTHONPATH": f"{ROOT / 'src'}:{place}"}
+    place.mkdir()
+    assert hermes(home, "gateway", "start", **path).code == 0
+    info = place / "hx_parrot-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: hx-parrot\nVersion: 1\n")
+    module = "hermes_example_provider"
+    (info / "entry_points.txt").write_text(f"[hermes.providers]\nparrot = {module}:make_provider\n")
+    shutil.copy(example / f"{module}.py", place)
+    config.write_text("model: {provider: parrot}\nagents: {bird: {provider: parrot}}\n")
+    refused = hermes(home, "config", "apply", **path)
+    assert refused.code == 1 and "Plugins were installed" in refused.err, refused.err
+    assert "hermes gateway restart" in refused.err
+    restarted = hermes(home, "gateway", "restart", **path)
+    assert restarted.code == 0, restarted.err
+    said = hermes(home, "-q", "hello", **path)
+    assert "Squawk! hello" in said.out, said.err
+    shutil.rmtree(info)
+    missed = hermes(home, "gateway", "restart", **path)
+    assert missed.code == 78 and "parrot" in missed.err and missed.clean, missed.err
 
 
 def _state(home: Path) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from hermes.app.http import AppHttp
 from hermes.app.imports import import_people, take_over_jobs
 from hermes.app.messaging import Messaging
 from hermes.app.overrides import AppOverrides
+from hermes.app.start_check import check_new_process
 from hermes.app.store import StoreLifecycle
 from hermes.app.vitals import LiveStatus, StatusListener
 from hermes.control.chores import HOURLY, Chore
@@ -168,14 +169,34 @@ class App:
         self.restart()
 
     async def check_start(self) -> None:
-        """Raise what would keep a gateway from starting with the files as they are now."""
+        """Raise what would keep a gateway from starting with the files, packages and plugins as they are now.
+        Where a program brings parts along, only this process has them."""
         loaded = await asyncio.to_thread(self._read_settings)
+        loaded.secrets.join(self._secrets)  # before anything can be said of the new ones
+        if not self._given.replaces:
+            tolerated = self._agents.models.check(self._agents.ids)
+            return await check_new_process(self._home, self._environ, tolerated)
         for stop in loaded.stops:
             raise stop
         check_half_open(loaded)
-        loaded.secrets.join(self._secrets)  # before anything can be said of the new ones
         factory, _ = await self._agents.succeed(loaded)
         await factory.retire()
+
+    async def rehearse(self, tolerated: Collection[str] = ()) -> None:
+        """Raise what keeps a gateway from starting here, as far as that can be told without the home's store.
+        A wrong model is no reason for agents that are `tolerated`."""
+        for stop in self.loaded.stops:
+            raise stop
+        check_half_open(self.loaded)
+        store = await SqliteStore(None).open()
+        try:
+            await self._agents.open(store, Hooks(), [])
+            for agent, error in self._agents.models.check(self._agents.ids).items():
+                if agent not in tolerated:
+                    raise error
+        finally:
+            await self._agents.close()
+            await store.close()
 
     def restart_soon(self) -> None:
         """For a signal, which nobody waits for."""

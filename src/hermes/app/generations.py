@@ -20,6 +20,7 @@ from typing import Any
 
 from hermes.control.core import GatewayCore
 from hermes.control.people.access import half_open
+from hermes.domain import entry_points
 from hermes.domain.errors import PRINTED, HermesError, SettingsError, UserError, as_user_error
 from hermes.domain.gateway_event import SettingsAdopted
 from hermes.domain.settings.live import SettingsReport
@@ -30,6 +31,7 @@ from hermes.state.settings.values import MEANWHILE
 
 log = logging.getLogger("hermes.settings")
 WATCH_SECONDS = 2.0
+OTHER_PLUGINS = "Plugins were installed or removed since it started; they count after: hermes gateway restart"
 _AT_START = frozenset({
     "gateway.cache_mb", "gateway.max_running", "gateway.reserve_mb", "gateway.dedupe_days",
     "gateway.watch_config", "sessions.write_json", "platforms.api_server", "platforms.webhook",
@@ -72,7 +74,11 @@ class SettingsGenerations:
                 if changed:
                     await self._adopt(loaded)
             except Exception as error:  # plugins have a part in the agents, and may raise anything
-                why, foreign = refusal(as_user_error(error)), not isinstance(error, HermesError | OSError)
+                other = OTHER_PLUGINS if await asyncio.to_thread(entry_points.have_changed) else ""
+                why, foreign = (
+                    refusal(as_user_error(error), other),
+                    not isinstance(error, HermesError | OSError),
+                )
                 generation = self._core.live.generation
                 log.warning("settings.refused generation=%d why=%s", generation, why, exc_info=foreign)
                 self._tell({"settings_problem": str(why)})
@@ -136,10 +142,10 @@ def check_half_open(loaded: LoadedSettings) -> None:
         raise error
 
 
-def refusal(error: UserError) -> UserError:
-    """What is wrong, told where nothing of the new settings counts."""
+def refusal(error: UserError, more: str = "") -> UserError:
+    """What is wrong, told where nothing of the new settings counts; `more` is what else there is to say."""
     remedy = "" if error.hint.startswith(MEANWHILE) else error.hint
-    hint = f"{remedy} The settings from before count.".lstrip()
+    hint = f"{remedy} The settings from before count. {more}".strip()
     if isinstance(error, SettingsError):
         return SettingsError(error.message, file=error.file, line=error.line, hint=hint)
     return UserError(f"{error.message.rstrip('.')}.", hint=hint)

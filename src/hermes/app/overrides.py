@@ -37,3 +37,9 @@ class AppOverrides(Struct, frozen=True, kw_only=True):
     boots: bool = True
     stay: bool = True
     probes: SandboxProbes | None = None
+
+    @property
+    def replaces(self) -> bool:
+        """Whether something here stands in the place of what settings and plugins say."""
+        parts = (self.provider, self.tools, self.platforms, self.change, self.inject, self.probes)
+        return any(part is not None for part in parts)

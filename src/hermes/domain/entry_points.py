@@ -41,6 +41,12 @@ def entry_points(group: str = "") -> tuple[EntryPoint, ...]:
     return tuple(entry for entry in _every(tuple(sys.path)) if group in ("", entry.group))
 
 
+def have_changed() -> bool:
+    """Whether packages with entry points were installed, changed or removed since they were first read."""
+    path = tuple(sys.path)
+    return _every.__wrapped__(path) != _every(path)
+
+
 @lru_cache(maxsize=1)
 def _every(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     """A package that is installed twice counts where it would be imported from: first on the path."""
