@@ -118,6 +118,8 @@ class CommandJudge(Struct):
     steps: int = 0
     scripts: dict[str, None] = field(default_factory=dict)
     """Files that would be run and whose texts matter if the agent wrote them."""
+    sudo: dict[str, None] = field(default_factory=dict)
+    """The options of each sudo."""
     followed: set[str] = field(default_factory=set)
     outputs: dict[int, tuple[syntax.Substitution, str]] = field(default_factory=dict)
 
@@ -473,7 +475,10 @@ def _verdict(judge: CommandJudge, command: str) -> DangerVerdict:
     if judge.place.allow and is_allowed(command, judge.place.allow):
         findings = [finding for finding in findings if RULES[finding.rule].never or finding.rule in _KEPT]
     return DangerVerdict(
-        findings=tuple(findings), scripts=tuple(judge.scripts), written=tuple(sorted(judge.written))
+        findings=tuple(findings),
+        scripts=tuple(judge.scripts),
+        written=tuple(sorted(judge.written)),
+        sudo=tuple(judge.sudo),
     )
 
 

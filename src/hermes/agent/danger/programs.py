@@ -381,7 +381,10 @@ def _as_root(call: ShellCall) -> Commands:
         yield from call.values_of("-c", "--command")
         args = args[1:] if call.name == "chroot" else []
     command = list(dropwhile(re.compile(r"[A-Za-z_]\w*=").match, args))
-    yield _behind_options(command, "-u -g -U -p -C -h -T -D -R -r -t --user --group")
+    behind = _behind_options(command, "-u -g -U -p -C -h -T -D -R -r -t --user --group")
+    if call.name == "sudo":
+        call.judge.sudo[" ".join(call.args[: len(call.args) - len(behind)])] = None
+    yield behind
 
 
 def _in_capabilities(call: ShellCall) -> Commands:

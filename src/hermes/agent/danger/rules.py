@@ -95,6 +95,8 @@ class DangerVerdict(Struct, frozen=True, kw_only=True):
     scripts: tuple[str, ...] = ()
     """Files that it would run: their texts matter if the agent wrote them."""
     written: tuple[str, ...] = ()
+    sudo: tuple[str, ...] = ()
+    """What each sudo in it is told before its command."""
 
     @property
     def needs_approval(self) -> bool:

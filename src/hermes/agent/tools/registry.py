@@ -65,6 +65,13 @@ class ProcessEnded(Protocol):
     def __call__(self, context: ToolContext, process: ProcessView, /) -> None: ...
 
 
+class SudoPassword(Protocol):
+    """Gives the password that sudo wants in a call, after so many wrong ones. A `UserError` says why there is
+    none, and what a person can do about it."""
+
+    async def __call__(self, context: ToolContext, wrong: int, /) -> str: ...
+
+
 async def _no(session: str) -> bool:
     return False
 

@@ -13,12 +13,13 @@ from hermes.agent.tools.registry import (
     ApprovalCase,
     CommandRules,
     ProcessEnded,
+    SudoPassword,
     ToolInvocation,
     scope_of,
     tool,
 )
 from hermes.domain.errors import UserError
-from hermes.domain.ports.world import Backend, Command, CommandResult, ProcessView
+from hermes.domain.ports.world import Backend, Boundary, Command, CommandResult, ProcessView
 from hermes.domain.services import ToolServices
 from hermes.domain.tool import ApprovalPrompt, Effect, ToolResult
 from hermes.domain.word import replace
@@ -32,6 +33,12 @@ _LONGEST_WAIT = 600
 _PREVIEW = 20_000
 _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")
 _NOTHING_HOLDS = "No sandbox holds commands here, so each is asked for."
+_READS_PASSWORD = re.compile(r"(^|\s)(-[A-Za-z]*[SA]|--stdin|--askpass)")
+_UNASKED = re.compile(r"sudo: a (terminal|password) is required")
+_CANNOT_ASK = (
+    "a password cannot be given to it this way. Write sudo as a plain word in the command itself; on a machine"
+    " without Python it has to work without a password."
+)
 _UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -124,6 +131,9 @@ async def terminal(
     wanted = timeout if timeout > 0 else invocation.services.get(CommandRules).seconds()
     seconds = 0.0 if background else float(min(wanted, _LONGEST_WAIT))
     order = Command(text=command, session=invocation.session, cwd=workdir or None, timeout=seconds)
+    sudo = await _sudo(invocation, verdict)
+    if sudo is not None:
+        order = replace(order, password=sudo.ask)
     if background:
         ended = invocation.services.get(ProcessEnded)
         view = await invocation.backend.start(
@@ -133,7 +143,44 @@ async def terminal(
         return ToolResult(text=f"Started {view.id} in {view.cwd}. Use process to look at it.{told}")
     result = await invocation.backend.run(order, invocation.context.output)
     outside = bool(clean(result.output).strip()) and reaches_out(command)
-    return ToolResult(text=_report(result, seconds), failed=result.timed_out, outside=outside)
+    text = _report(result, seconds) + ("" if sudo is None else sudo.note(result))
+    return ToolResult(text=text, failed=result.timed_out, outside=outside)
+
+
+async def _sudo(invocation: ToolInvocation, verdict: DangerVerdict) -> _SudoCall | None:
+    """Only for a command that really runs sudo, and never in a sandbox."""
+    if not verdict.sudo:
+        return None
+    world = await invocation.backend.place(invocation.session)
+    if world.sandbox or world.boundary is not Boundary.NONE:
+        raise UserError("There is no sudo in this sandbox: nothing of the system can be changed from here.")
+    if any(_READS_PASSWORD.search(options) for options in verdict.sudo):
+        raise UserError(
+            "sudo gets its password from the gateway, not from a command, where it would be written down.",
+            hint="Leave out -S and -A.",
+        )
+    return _SudoCall(invocation) if invocation.services.has((SudoPassword,)) else None
+
+
+class _SudoCall:
+    """What one command asks for, and why it did not get it."""
+
+    def __init__(self, invocation: ToolInvocation) -> None:
+        self._invocation = invocation
+        self._why = ""
+
+    async def ask(self, wrong: int) -> str:
+        try:
+            return await self._invocation.services.get(SudoPassword)(self._invocation.context, wrong)
+        except UserError as error:
+            self._why = str(error)
+            return ""
+
+    def note(self, result: CommandResult) -> str:
+        why = self._why
+        if not why and result.code and _UNASKED.search(result.output):
+            why = _CANNOT_ASK
+        return f"\n[sudo: {why}]" if why else ""
 
 
 def _refuse_never(verdict: DangerVerdict) -> None:

@@ -13,12 +13,13 @@ from msgspec import Struct
 from hermes import plugins
 from hermes.agent.danger.paths import UserLocks
 from hermes.agent.run.loop import AgentLoop, LoopLimits
-from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall
+from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall, SudoPassword
 from hermes.app.agents.backends import AgentBackends, BoundAgent, GatewayBackends, WorldScopes
 from hermes.app.agents.models import AgentModels
 from hermes.app.agents.prompt import SystemPrompt, make_memories
 from hermes.app.agents.redaction import redacting
 from hermes.app.agents.registry import AgentRegistry
+from hermes.app.agents.sudo import SudoPasswords
 from hermes.app.agents.terminal_settings import check_terminal
 from hermes.app.agents.tools import OpenSources, TurnLimits, check_own_toolsets, check_toolsets
 from hermes.app.egress import AppEgress
@@ -284,6 +285,7 @@ class AgentFactory:
                     seconds=lambda: self._around.live.now.terminal.timeout,
                 ),
                 ProcessEnded: self._tell_ended,
+                SudoPassword: SudoPasswords(self._loaded.secrets, lambda: self._around.live.now),
                 JobActions: None if self._overrides.in_memory else job_tool(self._around.gateway),
                 MessagingPort: self._around.messaging.office,
             }

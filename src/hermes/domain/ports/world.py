@@ -23,14 +23,20 @@ LOCAL = "local"
 """The backend that is the gateway's machine itself."""
 
 
+AskPassword = Callable[[int], Awaitable[str]]
+"""Gives the password that sudo wants, empty if there is none. Takes how many were wrong before."""
+
+
 class Command(Struct, frozen=True, kw_only=True):
-    """One command line for a shell. `cd` and `export` last for its session; `cwd` counts for it alone."""
+    """One command line for a shell. `cd` and `export` last for its session; `cwd` counts for it alone. With
+    `password`, sudo in it may ask for one; a backend without sudo need not care."""
 
     text: str
     session: str = ""
     cwd: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float = 180.0
+    password: AskPassword | None = None
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):

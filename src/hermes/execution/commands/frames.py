@@ -8,7 +8,8 @@ from __future__ import annotations
 
 # From the gateway. A request is FOLDER, STATE (shell code that sets variables), KEEP (the file for a long
 # output) and COMMAND, then RUN: seconds (0 = no limit), and 1 if it runs in the background. KILL says how
-# many seconds pass between the polite and the final signal; WRITE goes to the command's standard input.
+# many seconds pass between the polite and the final signal; WRITE goes to the command's standard input. With
+# MAY_ASK in a request, sudo may have a PASSWORD, once it was ASKED for; an empty one says that there is none.
 FOLDER = b"d"
 STATE = b"e"
 KEEP = b"f"
@@ -18,11 +19,15 @@ KILL = b"k"
 POLL = b"p"
 WRITE = b"w"
 CLOSE_STDIN = b"z"
+MAY_ASK = b"l"
+PASSWORD = b"j"
 # From the supervisor. RUN is ACCEPTED before anything happens. A poll is answered with UNREAD, then POLL:
 # how many bytes were dropped before it. The end of the command is told by HEAD, TAIL, SHELL_STATE, SAVED (the
 # file with the whole output), GONE (the folder that is not there any more), then ENDED: exit code, timed out,
-# something is left, bytes cut between head and tail, bytes dropped.
+# something is left, bytes cut between head and tail, bytes dropped. ASKED says how often a password was
+# wanted before.
 ACCEPTED = b"a"
+ASKED = b"n"
 LIVE_OUTPUT = b"o"
 UNREAD = b"u"
 HEAD = b"h"

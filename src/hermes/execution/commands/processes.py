@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct, field
 
 from hermes.domain.errors import UserError
-from hermes.domain.ports.world import ProcessView
+from hermes.domain.ports.world import AskPassword, ProcessView
 from hermes.execution.commands import frames
 from hermes.execution.commands.transport import Connection
 
@@ -51,6 +51,7 @@ class RunningCommand(Struct, kw_only=True):
     text: str
     cwd: str
     connection: Connection
+    password: AskPassword | None = None
     ended: Callable[[ProcessView], None] = lambda view: None
     started: float = field(default_factory=time.monotonic)
     code: int | None = None
@@ -80,11 +81,23 @@ class RunningCommand(Struct, kw_only=True):
 
     async def hear_end(self, output: Callable[[bytes], None] = lambda data: None) -> CommandEnd | None:
         """Listen until the command has ended; None when its supervisor is gone."""
+        asking: set[asyncio.Task[None]] = set()
+        try:
+            return await self._hear_end(output, asking)
+        finally:
+            for task in asking:
+                task.cancel()
+
+    async def _hear_end(
+        self, output: Callable[[bytes], None], asking: set[asyncio.Task[None]]
+    ) -> CommandEnd | None:
         parts: dict[bytes, bytes] = {}
         while (frame := await self.connection.receive()) is not None:
             letter, payload = frame
             if letter == frames.LIVE_OUTPUT:
                 output(payload)
+            elif letter == frames.ASKED:
+                asking.add(asyncio.create_task(self._ask(int(payload)), name=f"password for {self.id}"))
             elif letter == frames.POLL:
                 self.unread += parts.pop(frames.UNREAD, b"")
                 self.dropped = int(payload)
@@ -107,6 +120,15 @@ class RunningCommand(Struct, kw_only=True):
             else:
                 parts[letter] = payload
         return None
+
+    async def _ask(self, before: int) -> None:
+        """Answer, whatever happens: sudo waits for it."""
+        word = b""
+        try:
+            if self.password is not None:
+                word = (await self.password(before)).encode("utf-8", "surrogateescape")
+        finally:
+            self.connection.send(frames.PASSWORD, word)
 
     async def watch(self) -> None:
         """Stay with a background process until nothing of it is left."""

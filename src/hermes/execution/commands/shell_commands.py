@@ -107,6 +107,8 @@ class ShellCommands:
             frames.COMMAND: command.text,
         }
         parts = {letter: _encoded(text) for letter, text in request.items()}
+        if command.password is not None:
+            parts[frames.MAY_ASK] = b""
         parts[frames.RUN] = frames.pack_numbers(command.timeout, background)
         return RunningCommand(
             id=id,
@@ -114,6 +116,7 @@ class ShellCommands:
             text=command.text,
             cwd=cwd,
             connection=await self._connect(parts),
+            password=command.password,
         )
 
     async def _connect(self, request: Mapping[bytes, bytes]) -> Connection:

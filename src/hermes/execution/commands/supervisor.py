@@ -13,10 +13,14 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hermes.execution.commands import frames
 from hermes.execution.commands.output_capture import OutputCapture
 from hermes.execution.process_tree import become_reaper, descendants, hear_deaths, reap, send_signal
+
+if TYPE_CHECKING:
+    from hermes.execution.commands.askpass import PasswordDoor
 
 _STDIN_FD = 248
 _GO_FD = 249
@@ -105,6 +109,7 @@ class CommandSupervisor:
         self._exit_code: int | None = None
         self._childless = False
         self._linger_until = 0.0
+        self._door: PasswordDoor | None = None
         self._start_shell()
 
     def take(self, link: FrameLink) -> None:
@@ -128,7 +133,14 @@ class CommandSupervisor:
             self._exit_code, self._childless = None, False
             self._start_shell()
         folder, self._missing_folder = _nearest(request[frames.FOLDER])
-        script = b"".join(part + b"\0" for part in (request[frames.STATE], folder, request[frames.COMMAND]))
+        state = request[frames.STATE]
+        if frames.MAY_ASK in request:
+            # Few commands need it, and every runner pays for what is imported.
+            from hermes.execution.commands.askpass import PasswordDoor
+
+            self._door = PasswordDoor()
+            state += self._door.shell_code
+        script = b"".join(part + b"\0" for part in (state, folder, request[frames.COMMAND]))
         os.pwrite(self._script_fd, script, 0)
         self._send((frames.ACCEPTED, b""))
         os.write(self._go_fd, b"plain\n" if self._live else b"piped\n")
@@ -144,6 +156,9 @@ class CommandSupervisor:
         poll.register(self._link.reading, select.POLLIN)
         poll.register(self._deaths, select.POLLIN)
         poll.register(self._output_fd, select.POLLIN)
+        door = -1 if self._door is None else self._door.fileno()
+        if self._door is not None:
+            poll.register(door, select.POLLIN)
         ring_at = time.monotonic() + _RING_SECONDS
         while not (self._end_sent and self._childless):
             if self._stdin_data and self._stdin_fd is not None:
@@ -151,6 +166,8 @@ class CommandSupervisor:
             ready = {fd for fd, _ in poll.poll(self._patience() if rung else _RING_SECONDS * 1000)}
             if self._output_fd in ready and not self._drain(1):
                 poll.unregister(self._output_fd)
+            if self._door is not None and door in ready and self._door.greet():
+                self._send((frames.ASKED, frames.pack_numbers(self._door.asked - 1)))
             if self._deaths in ready:
                 self._reap()
             if self._link.reading in ready or self._link.waiting:
@@ -163,6 +180,9 @@ class CommandSupervisor:
                 self._end_tree(_GRACE)
             self._tell_live()
             self._tell_end()
+            if self._end_sent and self._door is not None:
+                poll.unregister(door)
+                self._close_door()
             if not rung and (self._end_sent or time.monotonic() >= ring_at):
                 ring()
                 rung = True
@@ -250,6 +270,7 @@ class CommandSupervisor:
             arrived = self._link.receive()
         except (EOFError, OSError, ValueError):
             self._end_tree(0.0)
+            self._close_door()
             os._exit(0)
         for letter, payload in arrived:
             self._do(letter, payload)
@@ -262,6 +283,8 @@ class CommandSupervisor:
             self._send((frames.UNREAD, self._take_unread()), (frames.POLL, dropped))
         elif letter == frames.WRITE and self._stdin_fd is not None:
             self._stdin_data += payload[: _STDIN_BYTES - len(self._stdin_data)]
+        elif letter == frames.PASSWORD and self._door is not None:
+            self._door.give(payload)
         elif letter == frames.CLOSE_STDIN:
             self._stdin_ends = True
             if not self._stdin_data:
@@ -325,7 +348,13 @@ class CommandSupervisor:
             self._link.send(*parts)
         except OSError:
             self._end_tree(0.0)
+            self._close_door()
             os._exit(0)
+
+    def _close_door(self) -> None:
+        if self._door is not None:
+            self._door.close()
+            self._door = None
 
 
 def _scratch() -> int:

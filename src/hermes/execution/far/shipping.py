@@ -19,6 +19,7 @@ _MODULES = (
     "execution.commands.frames",
     "execution.process_tree",
     "execution.commands.output_capture",
+    "execution.commands.askpass",
     "execution.commands.supervisor",
     "execution.far.stream",
 )
