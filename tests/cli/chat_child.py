@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -28,6 +29,8 @@ from hermes.domain.tool import ToolCall
 from hermes.testing.tools import world_tools
 
 COUNTED = 30
+REAL_TOOLS = "WORDS_WITH_REAL_TOOLS"
+"""A variable: the tools are those of Hermes, and `run` is a command for `terminal`."""
 
 
 class WordModel:
@@ -65,6 +68,8 @@ class WordModel:
         if word == "choose":
             arguments = '{"question": "Which colour?", "options": ["red", "green"]}'
             return (ToolCall(id=CallId("c1"), name="clarify", arguments=arguments),)
+        if word == "run":
+            return (ToolCall(id=CallId("c1"), name="terminal", arguments=json.dumps({"command": rest})),)
         if word in ("read", "once", "danger"):
             return (ToolCall(id=CallId("c1"), name=word, arguments=f'{{"token": "{rest}"}}'),)
         return ()
@@ -95,7 +100,7 @@ def world(home: Path) -> AppOverrides:
 
     return AppOverrides(
         provider=WordModel(float(os.environ.get("PAUSE", "0.03")), home / "hold"),
-        tools=world_tools(act),
+        tools=None if os.environ.get(REAL_TOOLS) else world_tools(act),
         platforms={},
     )
 

@@ -29,6 +29,7 @@ from hermes.control.sessions.administration import remove_session
 from hermes.control.sessions.callers import Caller
 from hermes.control.sessions.repeats import SubmittedTurn
 from hermes.control.sessions.submission import Submission, check_size
+from hermes.control.turn.passwords import PasswordDesk
 from hermes.control.turn.questions import answer
 from hermes.control.turn.stopping import stop_session, stop_turn
 from hermes.control.wiring import GatewayParts, WiredGateway
@@ -63,6 +64,7 @@ class Gateway(WiredGateway):
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
         self._hurry = asyncio.Event()
+        self.passwords = PasswordDesk()
 
     # --- its life ---
 

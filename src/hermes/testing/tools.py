@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from hermes.agent.danger.paths import CommandScope
 from hermes.agent.tools import make_tools
-from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall
+from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall, SudoPassword
 from hermes.domain.channels import MessagingPort
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend
@@ -86,11 +86,12 @@ def tool_services(
     ended: ProcessEnded = lambda context, process: None,
     jobs: JobActions | None = None,
     post: MessagingPort | None = None,
+    sudo: SudoPassword | None = None,
 ) -> ToolServices:
     """What the tools of a test's agent work with."""
     rules = CommandRules(scope_in=scope_in, asks=lambda: asks)
     given = {Backend: backend, Recall: recall, CommandRules: rules, ProcessEnded: ended}
-    return ToolServices({**given, JobActions: jobs, MessagingPort: post})
+    return ToolServices({**given, JobActions: jobs, MessagingPort: post, SudoPassword: sudo})
 
 
 def tools_of(services: ToolServices, *toolsets: str) -> list[Tool]:

@@ -36,8 +36,8 @@ _NOTHING_HOLDS = "No sandbox holds commands here, so each is asked for."
 _READS_PASSWORD = re.compile(r"(^|\s)(-[A-Za-z]*[SA]|--stdin|--askpass)")
 _UNASKED = re.compile(r"sudo: a (terminal|password) is required")
 _CANNOT_ASK = (
-    "a password cannot be given to it this way. Write sudo as a plain word in the command itself; on a machine"
-    " without Python it has to work without a password."
+    "a password cannot be given to it this way. Write sudo as a plain word in the command itself; on a"
+    " machine without Python it has to work without a password."
 )
 _UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 

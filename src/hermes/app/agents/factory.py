@@ -32,6 +32,7 @@ from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.turn.gates import gate_tool
+from hermes.control.turn.passwords import PasswordDesk
 from hermes.control.workers import Supervisor, report_death
 from hermes.domain.channels import MessagingPort
 from hermes.domain.clock import Clock, zone_named
@@ -285,11 +286,17 @@ class AgentFactory:
                     seconds=lambda: self._around.live.now.terminal.timeout,
                 ),
                 ProcessEnded: self._tell_ended,
-                SudoPassword: SudoPasswords(self._loaded.secrets, lambda: self._around.live.now),
+                SudoPassword: SudoPasswords(
+                    self._loaded.secrets, lambda: self._around.live.now, self._password_desk
+                ),
                 JobActions: None if self._overrides.in_memory else job_tool(self._around.gateway),
                 MessagingPort: self._around.messaging.office,
             }
         )
+
+    def _password_desk(self) -> PasswordDesk | None:
+        gateway = self._around.gateway()
+        return None if gateway is None else gateway.passwords
 
     def _toolbox(self, profile: Profile, tools: Sequence[Tool]) -> Toolbox:
         limits = TurnLimits(

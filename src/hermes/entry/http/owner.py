@@ -18,6 +18,7 @@ from hermes.domain.event import Verdict
 from hermes.domain.gateway_event import GatewayEvent
 from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.rows import OpenWork
+from hermes.domain.settings.declaring import Secret
 from hermes.domain.sse import encode_event
 from hermes.domain.turn import AnswerResult, Turn
 from hermes.entry.desk import OPERATIONS, OperatorDesk, Perform
@@ -30,7 +31,7 @@ from hermes.entry.terminal.served_door import (
     look_back,
     note_seen,
 )
-from hermes.stream.wire.socket import END, HELLO, SEEN, TURN, encode, encode_seen
+from hermes.stream.wire.socket import END, HELLO, PASSWORD, SEEN, TURN, encode, encode_seen
 
 # --- a conversation ----------------------------------------------------------------------------------
 
@@ -76,6 +77,23 @@ async def watch(call: HttpCall, after: int = 0) -> web.StreamResponse:
     # A stream that was cut off has no end: its watcher comes back for the rest.
     await stream.write(encode_event("{}", name=END))
     return stream.response
+
+
+@local_route("GET", "/control/turns/{turn}/passwords", "Hear that a command of a turn wants a password.")
+async def wanted_passwords(call: HttpCall) -> web.StreamResponse:
+    stream = await call.site.streams.send(
+        call.request,
+        call.gateway.passwords.follow(TurnId(call.part("turn"))),
+        lambda wanted: encode_event(encode(wanted).decode(), name=PASSWORD),
+        headers={},
+        first=encode_event("{}", name=HELLO),
+    )
+    return stream.response
+
+
+@local_route("POST", "/control/password", "Give a password to the command that waits for it.")
+async def give_password(call: HttpCall, request: str, word: str) -> bool:
+    return call.gateway.passwords.give(request, Secret(word))
 
 
 @local_route("GET", "/control/events", "Hear of turns that nobody said, and that the gateway is there.")

@@ -4,7 +4,7 @@ can do, and what is heard when the gateway is away. The terminal's side is in `r
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from enum import StrEnum
 from secrets import token_hex
 from typing import Protocol, TypeGuard
@@ -52,6 +52,21 @@ class Door(Protocol):
     async def stop(self, turn: TurnId) -> bool: ...
 
     async def command(self, text: str) -> CallerReply: ...
+
+
+class WantedPassword(Struct, frozen=True, kw_only=True):
+    """A command waits for a password; `id` is what it is given for."""
+
+    id: str
+    text: str
+
+
+class PasswordLine(Protocol):
+    """By which commands ask whoever watches their turn. Nothing of it is kept anywhere."""
+
+    def wanted(self, turn: TurnId) -> AsyncGenerator[WantedPassword]: ...
+
+    async def give(self, request: str, word: str) -> bool: ...
 
 
 def new_words_key() -> str:
@@ -114,6 +129,7 @@ class Visit(ResumedSession, frozen=True, kw_only=True):
     door: Door
     back: Callable[[], Awaitable[None]]
     look_back: Callable[[SessionId], Awaitable[ResumedSession]]
+    passwords: PasswordLine | None = None
 
     def asks(self, record: Record) -> TypeGuard[Asked]:
         """Whether somebody here is to answer this."""

@@ -202,6 +202,16 @@ class Keyboard:
             mode[_CONTROL_CHARACTERS][termios.VTIME] = 0
             termios.tcsetattr(self._descriptor, termios.TCSADRAIN, mode)
 
+    def echo(self, shown: bool) -> None:
+        """Whether a terminal that gives whole lines shows what is typed."""
+        if self._rich:
+            return
+        with contextlib.suppress(termios.error):
+            mode = termios.tcgetattr(self._descriptor)
+            flags = mode[_LOCAL_FLAGS]
+            mode[_LOCAL_FLAGS] = flags | termios.ECHO if shown else flags & ~termios.ECHO
+            termios.tcsetattr(self._descriptor, termios.TCSADRAIN, mode)
+
     def _read(self, descriptor: int) -> None:
         try:
             data = os.read(descriptor, _PIECE)

@@ -29,9 +29,10 @@ from hermes.entry.terminal.door import (
     SessionChoice,
     TerminalState,
     Visit,
+    WantedPassword,
 )
 from hermes.entry.terminal.socket_client import BROKEN, NotListening, SocketResponse, request
-from hermes.stream.wire.socket import END, HELLO, SEEN, TURN, decode, decode_seen, encode
+from hermes.stream.wire.socket import END, HELLO, PASSWORD, SEEN, TURN, decode, decode_seen, encode
 
 T = TypeVar("T")
 Locate = Callable[[], Path | None]
@@ -238,6 +239,22 @@ class RemoteDoor:
         self._terminal = replace(self._terminal, session=session)
 
 
+class RemotePasswords:
+    """The `PasswordLine` over a line."""
+
+    def __init__(self, line: GatewayConnection) -> None:
+        self._line = line
+
+    async def wanted(self, turn: TurnId) -> AsyncGenerator[WantedPassword]:
+        async with aclosing(self._line.events(f"/control/turns/{turn}/passwords", 0)) as events:
+            async for event in events:
+                if event.name == PASSWORD:
+                    yield decode(WantedPassword, event.data)
+
+    async def give(self, request: str, word: str) -> bool:
+        return await self._line.ask("/control/password", {"request": request, "word": word}, bool)
+
+
 class ReplayFilter:
     """What a watcher was shown of the open model call, and how it goes on after the stream was cut off."""
 
@@ -304,6 +321,7 @@ async def enter_remote(line: GatewayConnection, wish: SessionChoice, *, steady: 
         commands=resumed.commands,
         back=line.back,
         look_back=door.look_back,
+        passwords=RemotePasswords(line),
     )
 
 

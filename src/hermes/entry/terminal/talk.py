@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -267,6 +268,26 @@ class TerminalConversation:
                 self._rest()
 
     async def _watch(self, turn: Turn) -> None:
+        asking = asyncio.create_task(self._hear_passwords(turn), name="wanted passwords")
+        try:
+            await self._watch_items(turn)
+        finally:
+            asking.cancel()
+            await asyncio.wait((asking,))
+
+    async def _hear_passwords(self, turn: Turn) -> None:
+        """Whatever a command of the turn wants is asked for without being shown."""
+        passwords = self._visit.passwords
+        if passwords is None:
+            return
+        try:
+            async with aclosing(passwords.wanted(turn.id)) as wanted:
+                async for each in wanted:
+                    await passwords.give(each.id, await self._view.ask_hidden(each.text))
+        except HermesError:
+            return  # the gateway is away, and so is the command
+
+    async def _watch_items(self, turn: Turn) -> None:
         session, after = self._shown
         begins = True
         async for item in self._door.watch(turn.id, after if session == turn.session else 0):

@@ -24,6 +24,32 @@ _TWICE = 2.0
 _IDLE, _ANSWER = "❯ ", "answer ❯ "
 
 
+class HiddenWord:
+    """A word that is typed without being shown. What was pressed before it was asked for is no part of it."""
+
+    def __init__(self, text: str, pressed_before: int) -> None:
+        self.prompt = f"{text} (not shown) ❯ "
+        self.word: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._before = pressed_before
+        self._typed = ""
+
+    def press(self, press: Press) -> None:
+        if self._before:
+            self._before -= 1
+        elif isinstance(press, TypedText):
+            self._typed += press.text
+        elif press is NamedKey.BACKSPACE:
+            self._typed = self._typed[:-1]
+        elif press is NamedKey.ENTER:
+            self.end(self._typed)
+        elif press in (NamedKey.ESCAPE, NamedKey.EOF):
+            self.end("")
+
+    def end(self, word: str) -> None:
+        if not self.word.done():
+            self.word.set_result(word)
+
+
 def _is_gone(error: BaseException | None) -> bool:
     """Whether this is how a terminal's closed window shows itself to who writes on it."""
     return isinstance(error, OSError) and error.errno == errno.EIO
@@ -47,6 +73,7 @@ class PlainView:
         self._stash = ""
         self._answering: Asked | None = None
         """The question that the row is for."""
+        self._hidden: HiddenWord | None = None
         self._interrupted_at = float("-inf")
         self._talking: asyncio.Task[int] | None = None
         self._console = self._new_console()
@@ -139,6 +166,8 @@ class PlainView:
         if now - self._interrupted_at < _TWICE:
             raise talk.ChatEnded(talk.INTERRUPTED)
         self._interrupted_at = now
+        if self._hidden is not None:
+            self._hidden.end("")
         self._editor.take()
         self._screen.close_row(None)
         if self._talk.is_idle:
@@ -172,6 +201,20 @@ class PlainView:
         if self._editor.text:
             self._stash += self._editor.take()
 
+    async def ask_hidden(self, text: str) -> str:
+        """What somebody types without its being shown; empty if they would rather not."""
+        await self.make_room()
+        hidden = self._hidden = HiddenWord(text, self._events.qsize())
+        self._keyboard.echo(False)
+        self._draw_row()
+        try:
+            return await hidden.word
+        finally:
+            self._hidden = None
+            self._keyboard.echo(True)
+            self._screen.close_row(None)
+            self.refresh()
+
     def refresh(self) -> None:
         """A question was opened or closed, or nothing runs any more: the row of a closed question goes; what
         was being written before comes back."""
@@ -193,9 +236,12 @@ class PlainView:
             self._screen.close_row(None)
 
     def _is_row_wanted(self) -> bool:
-        return bool(self._talk.question or self._talk.is_idle or self._editor.text)
+        return bool(self._hidden or self._talk.question or self._talk.is_idle or self._editor.text)
 
     def _draw_row(self) -> None:
+        if self._hidden is not None:
+            self._screen.show_row(self._hidden.prompt)
+            return
         prompt = _ANSWER if self._talk.question else _IDLE
         text, cursor = self._editor.row(max(self._screen.width - len(prompt) - 1, 1))
         self._screen.show_row(prompt, text, cursor)
@@ -206,6 +252,9 @@ class PlainView:
         self._put(NamedKey.REDRAW)
 
     async def _press(self, press: Press, asked: Asked | None) -> None:
+        if self._hidden is not None and press is not NamedKey.REDRAW:
+            self._hidden.press(press)
+            return
         if press is NamedKey.ESCAPE:
             if self._talk.question is None and not self._talk.is_idle:
                 await self._talk.stop_turns()

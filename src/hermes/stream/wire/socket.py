@@ -20,8 +20,9 @@ T = TypeVar("T")
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (Snapshot, *get_args(Live), *get_args(Record))
 }
-HELLO, TURN, SEEN, END = "hello", "turn", "seen", "end"
-"""The names of events: the gateway is there; a turn that nobody said; what a turn shows; its end."""
+HELLO, TURN, SEEN, END, PASSWORD = "hello", "turn", "seen", "end", "password"
+"""The names of events: the gateway is there; a turn that nobody said; what a turn shows; its end; a command
+that waits for a password."""
 _encoder = msgspec.json.Encoder()
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
