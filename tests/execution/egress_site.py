@@ -72,6 +72,8 @@ class Site:
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
+        self.kept = ""
+        """What an earlier request left there."""
         self.port = 0
         self.tls_port = 0
         self.connections = 0
@@ -90,6 +92,8 @@ class Site:
             case "/echo":
                 said = "\n".join(f"{name}: {value}" for name, value in headers.items())
                 return web.Response(text=f"{request.path_qs}\n{said}\n{body.decode('latin-1')}")
+            case "/kept":
+                return web.Response(text=self.kept)
             case "/pieces":  # what was authorized, a byte at a time
                 response = web.StreamResponse(headers={"X-Echo": headers.get("authorization", "")})
                 await response.prepare(request)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import html
+import json
 import logging
 import os
+import re
 import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import pytest
 
@@ -212,6 +216,32 @@ async def test_a_plain_request_goes_out_over_tls_with_the_value(stage: Stage, do
         seen = stage.site.seen[-1]
         assert seen.tls and seen.headers["authorization"] == f"Bearer {VALUE}"
         assert seen.headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("by", ["client", "proxy"])
+async def test_what_a_host_kept_comes_back_without_the_value(stage: Stage, door: Path, by: str) -> None:
+    """Also if the request has no placeholder in it, and in the forms in which sites tell things."""
+    plain = json.dumps(VALUE)
+    forms = [VALUE, plain, plain.replace("/", "\\/"), html.escape(VALUE), quote(VALUE), quote_plus(VALUE)]
+    for form in forms:
+        stage.site.kept = f"<{form}>"
+        if by == "client":
+            told = (await stage.ask(f"{stage.url}/kept", headers={"Range": "bytes=7-20"})).data
+        else:
+            told = await say(door, get(stage, "/kept", "x", more="Range: bytes=7-20\r\nIf-Range: x\r\n"))
+            told = re.sub(rb"\r\n[0-9a-f]+\r\n", b"", told)  # the chunks
+        assert stage.held.encode() in told and form.strip('"').encode() not in told, form
+        assert not {"range", "if-range"} & set(stage.site.seen[-1].headers)
+    other = get(stage, "/kept", "x", more="Range: bytes=7-20\r\n").replace(HOST.encode(), OTHER.encode())
+    await say(door, other.replace(b"http:", b"https:"))
+    assert stage.site.seen[-1].headers["range"] == "bytes=7-20"
+
+
+async def test_no_tunnel_leads_to_a_host_with_a_secret(stage: Stage, door: Path) -> None:
+    for host, status in ((HOST, b"403"), (OTHER, b"200")):
+        place = f"{host}:{stage.site.tls_port}"
+        asked = f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode()
+        assert (await say(door, asked)).startswith(b"HTTP/1.1 " + status)
 
 
 async def test_the_proxy_sends_a_placeholder_nowhere_else(stage: Stage, door: Path, tmp_path: Path) -> None:

@@ -11,19 +11,22 @@ import logging
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from urllib.parse import quote
+from html import escape
+from urllib.parse import quote, quote_plus
 
 from msgspec import Struct
 
 from hermes.domain.errors import Refused
 from hermes.domain.hosts import is_listed
 from hermes.domain.settings.declaring import Secret
+from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.egress")
 PREFIX = "hermes-broker-"
 _PLACEHOLDER = re.compile(rf"{PREFIX}[0-9a-f]{{32}}")
 _BASIC = re.compile(r"\s*basic\s+([A-Za-z0-9+/=]+)\s*", re.IGNORECASE)
 _TLS_PORTS = (443,)
+_PARTIAL = ("range", "if-range")
 HEADERS, URL, BODY = "headers", "url", "body"
 Headers = tuple[tuple[str, str], ...]
 Hidden = tuple[tuple[bytes, bytes], ...]
@@ -56,7 +59,7 @@ class Outgoing(Struct, frozen=True, kw_only=True):
 
 
 class Filled(Struct, frozen=True, kw_only=True):
-    """A request with values in it, and what its answer must not repeat, each with what stands for it."""
+    """A request with values in it, and what its answer must not tell, each with what stands for it."""
 
     request: Outgoing
     hidden: Hidden = ()
@@ -92,19 +95,27 @@ class AgentBroker:
         return frozenset().union(*bound)
 
     def fill(self, request: Outgoing) -> Filled:
-        """`Refused` if a placeholder is not this agent's or may not go there."""
+        """`Refused` if a placeholder is not this agent's or may not go there. A host may tell a value that an
+        earlier request brought, so an answer is looked through for all that are bound to it, and is asked for
+        whole: of two parts none would hold a value."""
+        bound = {
+            held: each for held, each in self._secrets.items() if each.is_for(request.host, request.port)
+        }
         hidden: dict[bytes, bytes] = {}
+        for held, each in bound.items():
+            hidden.update(_spellings(each.value.reveal(), held))
 
         def put(place: str, text: str, *, quoted: bool = False) -> str:
             def value(match: re.Match[str]) -> str:
                 secret = self._find(match[0], place, request)
-                hidden.update(_spellings(secret, match[0]))
                 return quote(secret, safe="") if quoted else secret
 
             return _PLACEHOLDER.sub(value, text) if PREFIX in text else text
 
         headers: list[tuple[str, str]] = []
         for name, text in request.headers:
+            if bound and name.lower() in _PARTIAL:
+                continue
             plain = _basic(text)
             if PREFIX in plain:
                 text = f"Basic {b64encode(put(HEADERS, plain).encode()).decode()}"
@@ -114,11 +125,9 @@ class AgentBroker:
         body = request.body
         if PREFIX.encode() in body:
             body = put(BODY, body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-        if not hidden:
+        if not bound:
             return Filled(request=request)
-        filled = Outgoing(
-            host=request.host, port=request.port, tls=request.tls, url=url, headers=tuple(headers), body=body
-        )
+        filled = replace(request, url=url, headers=tuple(headers), body=body)
         longest_first = sorted(hidden.items(), key=lambda pair: -len(pair[0]))
         return Filled(request=filled, hidden=tuple(longest_first))
 
@@ -166,7 +175,9 @@ class Mask:
 
 
 def _spellings(secret: str, placeholder: str) -> dict[bytes, bytes]:
-    ways = {secret, quote(secret, safe=""), quote(secret), json.dumps(secret)[1:-1]}
+    ways = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), escape(secret)}
+    ways |= {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+    ways |= {way.replace("/", "\\/") for way in ways}
     return {way.encode("utf-8", "surrogateescape"): placeholder.encode() for way in ways}
 
 

@@ -162,6 +162,11 @@ class _Door:
                 f"{one_line(host, 100)}:{port} is not among the hosts that this sandbox may reach"
                 f" ({self._rules})."
             )
+        if tunnel and broker.serves(host, port):
+            raise Refused(
+                f"{host}:{port} has a secret of the broker, and nobody could look for it in a tunnel."
+                " Write the address with http://: it goes out over TLS."
+            )
         addresses = await self._around.reach().pin(host, port, any_port=True)
         if tunnel:
             onward = await self._around.wire().to(addresses).dial(host, port, addresses)
