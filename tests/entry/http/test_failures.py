@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,13 +58,15 @@ async def test_the_kind_of_a_fault_decides_the_status(kind: FaultKind, tmp_path:
         heard = await api.post(CHAT, words("hi"), headers=PHONE)
         streamed = await api.post(CHAT, words("hi", stream=True), headers=PHONE)
         admin = await api.post(CHAT, words("hi"))
-        response = (await api.post("/v1/responses", {"input": "hi"}, headers=PHONE)).json
-        detailed = (await api.post("/v1/responses", {"input": "hi"})).json
+        responded = await api.post("/v1/responses", {"input": "hi"}, headers=PHONE)
+        path = f"/v1/responses/{responded.json['hermes']['response_id']}"
+        response = (await api.get(path, headers=PHONE)).json
+        detailed = await api.post("/v1/responses", {"input": "hi"})
     status, code, sort = KINDS[kind]
     assert response["status"] == "failed"
     assert response["error"] == {"type": sort, "code": code, "message": heard.json["error"]["message"]}
-    assert detailed["error"]["message"] == admin.json["error"]["message"]
-    for answer in (heard, streamed):
+    assert detailed.json["error"] == admin.json["error"]
+    for answer in (heard, streamed, responded):
         error = answer.json["error"]
         assert (answer.status, error["code"], error["type"]) == (status, code, sort)
         assert answer.headers["x-should-retry"] == "false"
@@ -193,7 +197,8 @@ class Acting:
         asked = last_words(request)
         acted = any(isinstance(entry.record, ToolFinished) for entry in request.entries)
         if "act" in asked and not acted:
-            return call("once", '{"token": "m1"}')
+            acting = call("once", '{"token": "m1"}')
+            return replace(acting, text="I begin.") if "speak" in asked else acting
         if "fail" in asked:
             return Say(error=ModelFault("no", kind=FaultKind.BAD_KEY))
         if "wait" in asked:
@@ -358,7 +363,9 @@ async def test_a_later_try_of_a_stored_response_is_the_same_turn(
         assert len(world.model.requests) == (4 if chain else 6)
 
 
-async def test_a_try_while_an_earlier_one_is_being_stopped_does_nothing_twice(tmp_path: Path) -> None:
+async def test_a_try_while_an_earlier_one_is_being_stopped_does_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The client gave up on its first try in the middle of a tool; its second is told to wait, and the third
     is given what came of the first."""
     world = Acting(tmp_path / "home")
@@ -370,6 +377,7 @@ async def test_a_try_while_an_earlier_one_is_being_stopped_does_nothing_twice(tm
             with contextlib.suppress(asyncio.CancelledError):
                 await world.hold.wait()
 
+    monkeypatch.setattr(turns, "RETRY_SECONDS", 0.0)
     world.api.tools = tuple(world_tools(act))
     async with world.api as api:
         asking = asyncio.create_task(world.ask("act", 0))
@@ -392,6 +400,96 @@ async def test_a_try_while_an_earlier_one_is_being_stopped_does_nothing_twice(tm
             await asyncio.sleep(0.01)
         again = await world.ask("act", 2)
         assert again.headers["X-Hermes-Run-Id"] == turns.run_name(turn) and world.done == ["m1"]
+
+
+async def leave(world: Acting, asking: Coroutine[object, object, Heard]) -> None:
+    """Ask, and hang up while the model still speaks."""
+    task = asyncio.ensure_future(asking)
+    await asyncio.wait_for(world.waiting.wait(), 20)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def until(told: Callable[[], Awaitable[bool]]) -> None:
+    for _ in range(4000):
+        if await told():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not happen")
+
+
+@pytest.mark.parametrize("unstored", [False, True])
+async def test_a_later_try_joins_a_run_whose_first_try_was_given_up(unstored: bool, tmp_path: Path) -> None:
+    """OpenAI's libraries give up after their timeout, and come back at once."""
+    world = Acting(tmp_path / "home")
+    ask = partial(world.respond if unstored else world.ask, "speak, act and wait")
+    async with world.api as api:
+        await leave(world, ask(0))
+        (session,) = await sessions(api)
+        (turn,) = await api.app.gateway.read(MAIN_AGENT, lambda tx: tx.turns.open_of(session.id))
+
+        async def is_left() -> bool:
+            return not api.app.gateway.feeds.is_watched(turn.id)
+
+        await until(is_left)
+        again = asyncio.ensure_future(ask(1))
+        await asyncio.sleep(0.1)
+        world.hold.set()
+        answer = await again
+    assert (answer.status, world.done) == (200, ["m1"]) and "waited" in str(answer.data)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("door", ["chat", "chat stream", "responses"])
+async def test_what_its_client_left_is_no_answer_to_a_later_try(
+    door: str, restart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had said by then must not look like its answer, whoever stopped it: nobody, after a kill."""
+    monkeypatch.setattr(turns, "RETRY_SECONDS", 60.0 if restart else 0.0)
+
+    def ask(world: Acting, tries: int) -> Coroutine[object, object, Heard]:
+        text = "speak, act and wait"
+        streamed = door == "chat stream"
+        return world.respond(text, tries) if door == "responses" else world.ask(text, tries, stream=streamed)
+
+    world = Acting(tmp_path / "home")
+    async with contextlib.AsyncExitStack() as lives:
+        api = await lives.enter_async_context(world.api)
+        await leave(world, ask(world, 0))
+        if restart:
+            await lives.aclose()
+            world = Acting(tmp_path / "home")
+            api = await lives.enter_async_context(world.api)
+
+        async def is_stopped() -> bool:
+            return any(isinstance(end, Stopped) for end in await ends(api))
+
+        await until(is_stopped)
+        again = await ask(world, 1)
+        assert "because its client disconnected. It had used tools" in str(again.data)
+        assert b'"code":"agent_incomplete"' in again.data and b'finish_reason":"stop' not in again.data
+        assert again.status == (200 if door == "chat stream" else 502)
+        assert len(await sessions(api)) == 1
+        # To ask anew is another request.
+        world.hold.set()
+        assert (await ask(world, 0)).status == 200
+
+
+@pytest.mark.parametrize("store", [False, True])
+async def test_a_response_that_failed_after_it_acted_is_not_run_again(store: bool, tmp_path: Path) -> None:
+    """pydantic-ai counts no tries, and took an empty answer for a reason to ask again."""
+    world = Acting(tmp_path / "home")
+    async with world.api as api:
+        body = {"input": "act and fail", "store": store}
+        first, again = [await api.post("/v1/responses", body) for _ in range(2)]
+        assert (first.status, again.status, world.done) == (502, 502, ["m1"])
+        assert first.headers["X-Hermes-Run-Id"] == again.headers["X-Hermes-Run-Id"]
+        assert "not run again" not in str(first.data) and "send an Idempotency-Key" in str(again.data)
+        # One that is made in the background is looked up, and tells of its failure there.
+        if store:
+            made = await api.post("/v1/responses", {**body, "background": True})
+            assert made.status == 200
 
 
 async def test_results_that_a_later_try_brings_to_an_unstored_response_count_once(tmp_path: Path) -> None:

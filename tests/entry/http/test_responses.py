@@ -662,7 +662,9 @@ async def test_a_failure_says_of_what_kind_it_is(tmp_path: Path, kind: FaultKind
         return Say(error=ModelFault(secret, kind=kind, until=until))
 
     async with ApiWorld(home=tmp_path / "home", provider=ScriptedModel(script), config=KEYS) as api:
-        answer = await ask(api, "hello", headers=PHONE)
+        failed = await api.post(PATH, {"input": "hello"}, headers=PHONE)
+        assert failed.status >= 400 and secret not in str(failed.data)
+        answer = await read(api, failed.json["hermes"]["response_id"], headers=PHONE)
         assert (answer["status"], answer["error"]["code"]) == ("failed", code)
         assert secret not in json.dumps(answer), "only who may administer the gateway is told addresses"
         events = await stream(api, PATH, {"input": "hello", "stream": True})

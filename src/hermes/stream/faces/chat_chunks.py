@@ -25,6 +25,7 @@ from hermes.domain.ids import client_call_id
 from hermes.domain.sse import DONE, compact_json
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import chat_usage
+from hermes.stream.fold.failures import is_lost
 from hermes.stream.fold.questions import action_text, choices, for_people
 from hermes.stream.fold.steps import SAID_AGAIN, RemainingText, Steps
 from hermes.stream.fold.tool_lines import emoji, preview
@@ -197,7 +198,7 @@ class ChatChunks(Steps[bytes]):
                 beside: dict[str, object] | None = {"completed": True, "note": note} if self._data else None
                 words = self._paragraph(note) if note and not self._data else b""
                 return words + self.end("length" if cut else "stop", trouble=beside if note else None)
-            case Stopped(reason=reason) if any(reply.text for reply in self._replies):
+            case Stopped(reason=reason) if any(reply.text for reply in self._replies) and not is_lost(end):
                 trouble = {"completed": False, "partial": True, "failed": False}
                 return self.end("stop", trouble={**trouble, "error": reason, "error_code": "agent_stopped"})
             case Failed() | Stopped():

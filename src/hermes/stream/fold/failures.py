@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TypeGuard
 
 from msgspec import Struct
 
 from hermes.domain.errors import FaultKind
-from hermes.domain.event import Failed, Stopped
+from hermes.domain.event import Failed, Stopped, TurnEnd
+from hermes.domain.turn import CLIENT_GONE
 from hermes.domain.word import replace
 
 
@@ -61,6 +63,7 @@ _FAULTS: Mapping[FaultKind, FailureFacts] = {
     ),
 }
 NO_ANSWER = _facts(502, "agent_incomplete", "The model gave no answer.")
+_LEFT = _facts(502, "agent_incomplete", "The run was stopped because its client disconnected.")
 
 
 _TYPES = {
@@ -76,6 +79,12 @@ def error_type(status: int) -> str:
     return _TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
 
 
+def is_lost(end: TurnEnd | None) -> TypeGuard[Failed | Stopped]:
+    """Whether there is no answer, whatever was said before: it failed, or its client left it, and what was
+    said until then must not look like one to who asks again."""
+    return isinstance(end, Failed) or (isinstance(end, Stopped) and end.reason == CLIENT_GONE)
+
+
 def failure_facts(end: Failed | Stopped, *, detailed: bool = False) -> FailureFacts:
     """`detailed` for who may know the gateway's addresses."""
     facts, cause = _public_facts(end), end.cause if isinstance(end, Failed) else None
@@ -85,6 +94,8 @@ def failure_facts(end: Failed | Stopped, *, detailed: bool = False) -> FailureFa
 
 
 def _public_facts(end: Failed | Stopped) -> FailureFacts:
+    if isinstance(end, Stopped) and end.reason == CLIENT_GONE:
+        return _LEFT
     if isinstance(end, Stopped) or end.cause is None:
         return _facts(NO_ANSWER.status, NO_ANSWER.code, end.reason or "The run was stopped.")
     cause = end.cause

@@ -27,6 +27,7 @@ from hermes.entry.http.site.endpoint import HttpCall, as_json, route
 from hermes.entry.http.site.headers import COMPLETED, ERROR, PARTIAL
 from hermes.stream.faces.chat_chunks import ChatChunks
 from hermes.stream.fold.answer import answer_text, chat_usage
+from hermes.stream.fold.failures import is_lost
 from hermes.stream.fold.questions import asked_of_client, question_for_reply
 from hermes.stream.fold.steps import join_thoughts, thoughts_of
 
@@ -194,7 +195,7 @@ def _check_failure(
     if not isinstance(end, Failed | Stopped):
         return
     text = _last_words(entries)
-    if isinstance(end, Stopped) and text:
+    if text and not is_lost(end):
         return
     error = failure_error(call, end, failed_at)
     error.headers |= {**headers, COMPLETED: "false", PARTIAL: str(bool(text)).lower()}

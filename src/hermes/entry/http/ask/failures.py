@@ -9,6 +9,7 @@ from datetime import datetime
 
 from hermes.domain.event import Failed, Stopped
 from hermes.domain.text import one_line
+from hermes.domain.turn import CLIENT_GONE
 from hermes.entry.http.ask.turns import FAILURE_KEPT
 from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.endpoint import HttpCall
@@ -35,7 +36,9 @@ def failure_error(call: HttpCall, end: Failed | Stopped, failed_at: datetime | N
     if cause is not None and cause.retry_at is not None:
         seconds = (cause.retry_at - call.site.clock.now()).total_seconds()
         headers[RETRY_AFTER] = str(max(1, math.ceil(seconds)))
-    if failed_at is not None:
+    if isinstance(end, Stopped) and end.reason == CLIENT_GONE:
+        message += " It had used tools, so it was not run again. To start a new run, send the request anew."
+    elif failed_at is not None:
         wait = failed_at + FAILURE_KEPT - call.site.clock.now()
         message += (
             " The same request failed just before, after its run had used tools. So it was not run again."

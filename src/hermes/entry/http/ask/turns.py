@@ -47,6 +47,8 @@ FORGET_AFTER = timedelta(days=1)
 _RETRIES_WITHIN = timedelta(minutes=15)
 FAILURE_KEPT = timedelta(minutes=2)
 """Libraries that do not count their tries make two more, and wait a minute at most before each."""
+RETRY_SECONDS = 5.0
+"""Libraries that count their tries come back within two seconds after a connection broke."""
 _SHOWING = ("stream", "stream_options")
 RUN_PREFIX = "run_"
 ASKING = (headers.IDEMPOTENCY, *headers.TELLING)
@@ -106,11 +108,20 @@ async def idempotent_request(call: HttpCall, options: TurnOptions) -> NewRequest
         conversation=options.conversation,
         facts=options.facts,
     )
-    if not counted:
+    if key is not None or not (counted or options.raises):
         return named
     # A chain of responses has a name already: a later try is the latest of it, if it asks the same.
     chain = options.conversation or _retry_name(fingerprint)
-    return replace(named, conversation=chain, repeats_since=_repeats_since(call, _retry_name(fingerprint)))
+    return replace(
+        named,
+        conversation=chain,
+        repeats_since=_repeats_since(call, _retry_name(fingerprint)),
+        failed_since=_failed_since(call, options),
+    )
+
+
+def _failed_since(call: HttpCall, options: TurnOptions) -> datetime | None:
+    return call.site.clock.now() - FAILURE_KEPT if options.raises else None
 
 
 def _retry_name(fingerprint: str) -> str:
@@ -137,7 +148,7 @@ def _retried_request(call: HttpCall, options: TurnOptions) -> NewRequest:
         conversation=named,
         facts=options.facts,
         repeats_since=_repeats_since(call, named),
-        failed_since=call.site.clock.now() - FAILURE_KEPT if options.raises else None,
+        failed_since=_failed_since(call, options),
         late=not call.request.headers.get(headers.RETRY_COUNT),
     )
 
@@ -300,9 +311,13 @@ async def while_connected(call: HttpCall, turn: Turn) -> AsyncIterator[None]:
 
 async def abandon_turn(call: HttpCall, turn: Turn) -> None:
     """The client is gone: so is what it began and cannot come back to. Another try of the same request may
-    have joined it meanwhile: then it goes on for that one."""
-    watched = call.gateway.feeds.is_watched(turn.id)
-    if turn.ephemeral and not watched and not call.site.options.finish_when_gone:
+    have joined it meanwhile: then it goes on for that one. A library that counts its tries is waited for: the
+    next one may be on its way."""
+    if not turn.ephemeral or call.site.options.finish_when_gone:
+        return
+    if headers.RETRY_COUNT in call.request.headers:
+        await asyncio.sleep(RETRY_SECONDS)
+    if not call.gateway.feeds.is_watched(turn.id):
         with contextlib.suppress(Unreachable):
             await asyncio.shield(call.gateway.stop_turn(turn.agent, turn.id, CLIENT_GONE))
 

@@ -36,7 +36,7 @@ from hermes.domain.tool import ToolCall
 from hermes.stream.faces.responses import events as told
 from hermes.stream.faces.responses import shape
 from hermes.stream.faces.responses.events import ResponseEvent
-from hermes.stream.fold.failures import NO_ANSWER, error_type, failure_facts
+from hermes.stream.fold.failures import NO_ANSWER, error_type, failure_facts, is_lost
 from hermes.stream.fold.questions import action_text, choices, for_people, question_for_reply
 from hermes.stream.fold.steps import (
     SAID_AGAIN,
@@ -48,9 +48,9 @@ from hermes.stream.fold.steps import (
 )
 
 
-def _trouble(end: Failed, detailed: bool) -> shape.ResponseError:
+def _trouble(end: Failed | Stopped, detailed: bool) -> shape.ResponseError:
     facts = failure_facts(end, detailed=detailed)
-    code = "server_error" if end.cause is None or facts.code == NO_ANSWER.code else facts.code
+    code = "server_error" if facts.code == NO_ANSWER.code else facts.code
     return shape.ResponseError(type=error_type(facts.status), code=code, message=facts.message)
 
 
@@ -362,7 +362,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         status, details = self._status()
         if self._message is not None:
             self._message.content = [shape.OutputText(text=self._text + self._shown.text)]
-        trouble = _trouble(self.end, self._detailed) if isinstance(self.end, Failed) else None
+        trouble = _trouble(self.end, self._detailed) if is_lost(self.end) else None
         waiting: shape.PendingDetails | msgspec.UnsetType = msgspec.UNSET
         if self._pending is not None and self.done:
             following = f"{self._blank.id.removesuffix(f'_{self._part}')}_{self._part + 1}"
@@ -382,12 +382,12 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         )
 
     def _status(self) -> tuple[str, shape.IncompleteDetails | None]:
+        if is_lost(self.end):
+            return "failed", None
         match self.end:
             case None:
                 return ("completed" if self.done else "in_progress"), None
-            case Failed():
-                return "failed", None
-            case Stopped():
+            case Failed() | Stopped():
                 return "cancelled", None
             case Finished():
                 replies = self._own_replies

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
+from datetime import datetime
 from hashlib import sha256
 from typing import Annotated, Literal
 
@@ -43,14 +44,17 @@ from hermes.entry.http.api.responses.stored import (
 )
 from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.addressee import AgentChoice, find_addressee, pick_agent
+from hermes.entry.http.ask.failures import failure_error
 from hermes.entry.http.ask.messages import read_offers
 from hermes.entry.http.ask.options import read_choice
 from hermes.entry.http.ask.questions import read_entries
 from hermes.entry.http.site.endpoint import HttpCall, as_json, route
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import IDEMPOTENCY
+from hermes.stream.faces.responses.fold import ResponseFold
 from hermes.stream.faces.responses.numbers import ResponseEvents
 from hermes.stream.faces.responses.shape import ReasoningOptions, ResponseObject, TextOptions
+from hermes.stream.fold.failures import is_lost
 
 CANCELLED = "cancelled by the client"
 _ONE = "/v1/responses/{response_id:resp_[^/]+}"
@@ -84,7 +88,7 @@ class ResponseDeleted(msgspec.Struct, kw_only=True):
     "Say something to an agent, and get a response that can be gone on from.",
     headers=turns.ASKING,
     returns=turns.TURN_HEADERS,
-    refuses=(404, 409, 422),
+    refuses=turns.REFUSES,
     example={"model": "hermes-agent", "input": "What can you do?"},
 )
 async def respond(call: HttpCall, body: ResponseRequest) -> ResponseObject | web.StreamResponse:
@@ -111,27 +115,35 @@ async def respond(call: HttpCall, body: ResponseRequest) -> ResponseObject | web
     continuing = Continuation(
         call=call, agent=choice.agent, given=given, terms=terms, before=before, chain=chain
     )
+    options = turns.TurnOptions(
+        prefix=PREFIX,
+        lasting=terms.store,
+        named=terms.store,
+        after=None if before is None else before.turn.id,
+        session=None if chain is None else _session_of(call, choice.agent, chain),
+        conversation=chain if terms.store else None,
+        facts=msgspec.json.encode(terms).decode(),
+        keep=call.gateway.keeps if terms.store else turns.FORGET_AFTER,
+        retried=True,
+        raises=not terms.background,
+    )
     submitted = None if choice.task else await continuing.bring()
+    continued = submitted is not None
     if submitted is None:
-        options = turns.TurnOptions(
-            prefix=PREFIX,
-            lasting=terms.store,
-            named=terms.store,
-            after=None if before is None else before.turn.id,
-            session=None if chain is None else _session_of(call, choice.agent, chain),
-            conversation=chain if terms.store else None,
-            facts=msgspec.json.encode(terms).decode(),
-            keep=call.gateway.keeps if terms.store else turns.FORGET_AFTER,
-            retried=True,
-        )
         submitted = await turns.ask(call, choice, conversation, options)
     stored = as_stored(submitted, terms)
     hangs = not terms.store and call.name_header(IDEMPOTENCY) is None
     async with turns.while_connected(call, replace(stored.turn, ephemeral=hangs)):
         if body.stream:
             return await _stream(call, stored, None)
-        response = await (read_now if terms.background else _whole)(call, stored)
-        return as_json(response, headers=turns.turn_headers(call, stored.turn))
+        if terms.background:
+            response = await read_now(call, stored)
+            return as_json(response, headers=turns.turn_headers(call, stored.turn))
+        fold = await _whole(call, stored)
+        if not continued and is_lost(fold.end):
+            # What continued a turn is known again by the answer that it brought.
+            await turns.keep_failure(call, submitted, options)
+        return _as_answer(call, stored, fold, submitted.failed_at)
 
 
 async def _pick(
@@ -224,7 +236,7 @@ async def _resumed(
             yield item
 
 
-async def _whole(call: HttpCall, stored: StoredResponse) -> ResponseObject:
+async def _whole(call: HttpCall, stored: StoredResponse) -> ResponseFold:
     """The response when it has come to its end."""
     fold = stored.fold(call)
 
@@ -233,7 +245,21 @@ async def _whole(call: HttpCall, stored: StoredResponse) -> ResponseObject:
         return fold.done
 
     await read_entries(call.watch(stored.turn, live=False), is_settled)
-    return fold.response()
+    return fold
+
+
+def _as_answer(
+    call: HttpCall, stored: StoredResponse, fold: ResponseFold, failed_at: datetime | None
+) -> web.Response:
+    """A turn that failed is an error, as for every other client: one that is told in an answer looks like an
+    empty answer to many. The response itself stays, if it is stored."""
+    headers = turns.turn_headers(call, stored.turn)
+    if not is_lost(fold.end):
+        return as_json(fold.response(), headers=headers)
+    error = failure_error(call, fold.end, failed_at)
+    error.headers |= headers
+    error.more = {"response_id": stored.name} if stored.terms.store else None
+    raise error
 
 
 async def _stop(call: HttpCall, stored: StoredResponse) -> bool:
