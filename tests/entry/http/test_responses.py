@@ -436,6 +436,29 @@ async def test_who_stores_nothing_sends_the_whole_exchange_with_the_approval(
         assert world.requests[-1].history[1].calls[0].name == "danger"
 
 
+@pytest.mark.parametrize("further", [[], ["and now"]])
+@pytest.mark.parametrize("shown", [False, True])
+async def test_what_was_said_before_an_approval_is_not_said_again(
+    shown: bool, further: list[str], tmp_path: Path, world: World
+) -> None:
+    """The AI SDK sends the whole exchange, with what it was asked or without it."""
+    async with world.api(tmp_path / "home") as api:
+        before: list[Any] = [{"role": "user", "content": "danger zone"}]
+        asked = await ask(api, before)
+        after = [{"role": "user", "content": each} for each in further]
+        given = [*before, *(asked["output"][-1:] if shown else []), approval(asked), *after]
+        assert (await ask(api, given))["id"] == asked["hermes"]["next"]
+        entries = [entry.record for entry in world.requests[-1].entries]
+        assert [each.text for each in entries if isinstance(each, UserSaid)] == ["danger zone", *further]
+    async with world.api(tmp_path / "other") as api:
+        asked = await ask(api, "danger zone")
+        given = [*after, approval(asked)]
+        await ask(api, given, previous_response_id=asked["id"])
+        entries = [entry.record for entry in world.requests[-1].entries]
+        told = [each.text for each in entries if isinstance(each, UserSaid)]
+        assert told == ["danger zone", *further], "what is chained is all new"
+
+
 async def test_only_the_key_that_asked_may_approve(tmp_path: Path, world: World) -> None:
     async with world.api(tmp_path / "home", config=KEYS) as api:
         asked = await ask(api, "danger zone", headers=PHONE)

@@ -97,8 +97,13 @@ async def respond(call: HttpCall, body: ResponseRequest) -> ResponseObject | web
         None if body.previous_response_id is None else await find_response(call, body.previous_response_id)
     )
     items = await resolve_items(call, body.input)
-    given = inputs.read_input(items, body.conversation_history or (), cut=body.truncation == "auto")
     chain = conversation_name(body)
+    given = inputs.read_input(
+        items,
+        body.conversation_history or (),
+        cut=body.truncation == "auto",
+        chained=before is not None or chain is not None,
+    )
     choice = await _pick(call, body, before, given)
     if choice.task and (chain is not None or before is not None):
         named = "conversation" if before is None else "previous_response_id"

@@ -97,13 +97,15 @@ class ReadInput(Struct, frozen=True, kw_only=True):
 
 
 def read_input(
-    given: str | Sequence[InputItem], history: Sequence[messages.ChatMessage], *, cut: bool
+    given: str | Sequence[InputItem], history: Sequence[messages.ChatMessage], *, cut: bool, chained: bool
 ) -> ReadInput:
     """What is said now is what the user said last; everything before it is history. If `cut`, only the last
-    of it."""
+    of it. All of what is `chained` to something is said now; else an input is a whole exchange, and what
+    stands before an approval in it was said before that was asked for."""
     earlier: list[EarlierMessage] = []
     instructions: list[str] = []
     approvals: dict[QuestionId, InputItem] = {}
+    since = 0
     if history:
         before = read_history(history)
         instructions += [before.instructions] if before.instructions else []
@@ -118,7 +120,9 @@ def read_input(
         for place, item in enumerate(given):
             _read_item(item, f"input[{place}]", instructions, earlier)
             _read_approval(item, f"input[{place}]", approvals)
-    read = _now(earlier, "\n\n".join(instructions), approvals)
+            if item.kind == "mcp_approval_response" and not chained:
+                since = len(earlier)
+    read = _now(earlier, "\n\n".join(instructions), approvals, since if approvals else 0)
     if cut:
         kept = read.conversation.history[-MOST_KEPT:]
         read = replace(read, conversation=replace(read.conversation, history=kept))
@@ -187,10 +191,17 @@ def _read_approval(item: InputItem, at: str, approvals: dict[QuestionId, InputIt
 
 
 def _now(
-    history: Sequence[EarlierMessage], instructions: str, approvals: Mapping[QuestionId, InputItem]
+    history: Sequence[EarlierMessage],
+    instructions: str,
+    approvals: Mapping[QuestionId, InputItem],
+    since: int,
 ) -> ReadInput:
-    history = messages.systems_before_last(history) if history else history
-    before, now = messages.split_last(history)
+    """What is said now stands behind the first `since` messages."""
+    rest = history[since:]
+    rest = messages.systems_before_last(rest) if rest else rest
+    history = [*history[:since], *rest]
+    before, now = messages.split_last(rest)
+    before = (*history[:since], *before)
     if approvals and (not now or now[0].by is not Speaker.USER):
         going_on = messages.ConversationInput(instructions=instructions, history=tuple(history))
         return ReadInput(conversation=going_on, approvals=approvals)
