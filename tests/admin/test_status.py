@@ -17,11 +17,14 @@ from hermes.admin.commands import status
 from hermes.admin.commands.status import live_pairs
 from hermes.admin.process.home_files import GATEWAY, STATE_FILE, hold_home, home_holder
 from hermes.admin.process.run import tell_problems
+from hermes.admin.shell.boundary_lines import boundary_lines
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
 from hermes.app.agents.ladder import boundary_facts
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.settings.settings import Route, RouteMatch, Settings
+from hermes.domain.ports.world import OPEN_NETWORK, Boundary, World
+from hermes.domain.settings.settings import Route, RouteMatch, Settings, TerminalSettings
+from hermes.domain.word import replace
 from hermes.state.settings.loader import load_settings
 from hermes.testing.backends import fake_probes
 
@@ -185,6 +188,22 @@ def test_a_gateway_says_what_holds_whose_commands(tmp_path: Path, monkeypatch: p
         "routes[0], owner and admins, routes[0], strangers: docker does not work, so commands are refused:"
         " docker is not installed. Install docker."
     )
+
+
+def test_a_backend_of_a_plugin_is_no_sandbox_until_it_says_so() -> None:
+    own, probes = Settings(terminal=TerminalSettings(backend="audited")), ()
+    assert boundary_lines(boundary_facts(own, probes)) == [
+        "owner and admins, terminal: audited (no known sandbox, network open)",
+        "strangers: audited (no known sandbox, network none; commands run only if it proves to be one)",
+    ]
+    world = World(workspace="/w", home="/h", system="", shell="")
+    owners, strangers = boundary_lines(boundary_facts(own, probes, {("audited", OPEN_NETWORK): world}))
+    assert owners == "owner and admins, terminal: audited (no sandbox, network open)"
+    assert strangers.startswith("strangers: commands are refused. ")
+    held = replace(world, boundary=Boundary.SANDBOX)
+    owners, strangers = boundary_lines(boundary_facts(own, probes, {("audited", OPEN_NETWORK): held}))
+    assert owners == "owner and admins, terminal: audited (workspace only, network open)"
+    assert strangers == "strangers: audited (a folder of their own, network none)"
 
 
 ILL = {"agent": "main", "backend": "box", "trouble": "it rattles"}

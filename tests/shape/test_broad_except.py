@@ -21,6 +21,7 @@ ALLOWED = {
     "app/agents/ladder.py": "whatever keeps a sandbox from starting is what was asked for, and is told",
     "app/agents/registry.py": "a plugin's part of an agent may raise anything; it is left out",
     "app/generations.py": "the same while settings are adopted; they are refused, and the old ones count",
+    "app/start_check.py": "the same while a start is rehearsed; the restart is refused",
     "app/agents/redaction.py": "a plugin's tool may raise anything; it is told without secrets",
     "domain/border.py": "an error of a plugin may raise while it is put into words; it is told without them",
     "control/turn/actor.py": "the actor: a turn that breaks is recorded as failed and the session lives on",

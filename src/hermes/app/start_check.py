@@ -42,14 +42,14 @@ async def check_new_process(home: Path, environ: Mapping[str, str], tolerated: I
         if child.returncode is None:
             child.kill()
             await child.wait()
-    _raise_told(said, printed, child.returncode)
+    _raise_told(said, printed.decode("utf-8", "replace"), child.returncode)
 
 
-def _raise_told(said: bytes, printed: bytes, code: int | None) -> None:
+def _raise_told(answer: bytes, printed: str, code: int | None) -> None:
     try:
-        told: dict[str, Any] = json.loads(said.splitlines()[-1])
+        told: dict[str, Any] = json.loads(answer.splitlines()[-1])
     except (ValueError, IndexError):
-        last = one_line(printed.decode("utf-8", "replace").strip().rpartition("\n")[2], 300)
+        last = one_line(printed.strip().rpartition("\n")[2], 300)
         raise UserError(
             f"The settings could not be checked: the check ended with code {code}. {last}"
         ) from None

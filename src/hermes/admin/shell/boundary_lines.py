@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hermes.domain.ports.world import LOCAL, Boundary
+from hermes.domain.ports.world import LOCAL, UNKNOWN_BOUNDARY, Boundary
 from hermes.domain.settings.settings import AUTO
 from hermes.state.home.homes import user_name
 
@@ -46,6 +46,12 @@ def _words(fact: Mapping[str, Any]) -> str:
         return "none; every command is asked for, because no sandbox works here (hermes doctor tells why)"
     if backend == LOCAL:
         return _here()
+    network = f"network {fact['network']}"
+    if fact["boundary"] == Boundary.NONE:
+        return f"{backend} (no sandbox, {network})"
+    if fact["boundary"] == UNKNOWN_BOUNDARY:
+        only = "; commands run only if it proves to be one" if fact["own_folder"] else ""
+        return f"{backend} (no known sandbox, {network}{only})"
     weak = ", weak" if fact["boundary"] == Boundary.WEAK else ""
     folder = "a folder of their own" if fact["own_folder"] else "workspace only"
-    return f"{backend} ({folder}, network {fact['network']}{weak})"
+    return f"{backend} ({folder}, {network}{weak})"

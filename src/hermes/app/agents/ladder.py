@@ -19,7 +19,15 @@ from hermes.control.people.standing import at_machine, is_trusted
 from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.border import Border, describe
 from hermes.domain.errors import UserError
-from hermes.domain.ports.world import LOCAL, NO_NETWORK, OPEN_NETWORK, Boundary, NetworkRules, World
+from hermes.domain.ports.world import (
+    LOCAL,
+    NO_NETWORK,
+    OPEN_NETWORK,
+    UNKNOWN_BOUNDARY,
+    Boundary,
+    NetworkRules,
+    World,
+)
 from hermes.domain.settings.settings import (
     AUTO,
     NO_NETWORK_WORD,
@@ -264,15 +272,16 @@ def _facts(
     worlds: Mapping[tuple[str, NetworkRules], World],
 ) -> dict[str, Any]:
     probe = next((probe for probe in probes if probe.name == choice.backend), None)
-    world = worlds.get((choice.backend, choice.network))
-    boundary = world.boundary if world is not None else Boundary.NONE if probe is None else probe.boundary
+    world = worlds.get((choice.backend, choice.network)) or _other_world(choice, worlds)
+    boundary = world.boundary if world is not None else probe.boundary if probe is not None else Boundary.NONE
+    told = world is not None or probe is not None or choice.backend in ("", LOCAL)
     why, remedy = ("", "") if probe is None or probe.works else (probe.why, probe.remedy)
     refusal = choice.refusal or (choice.fault(world) if world is not None else None)
     return {
         "who": who,
         "route": route,
         "backend": choice.backend,
-        "boundary": str(boundary),
+        "boundary": str(boundary) if told else UNKNOWN_BOUNDARY,
         "network": str(choice.network),
         "own_folder": choice.apart,
         "ask_all": choice.ask_all,
@@ -280,6 +289,12 @@ def _facts(
         "why": why,
         "remedy": remedy if refusal is None else refusal[1],
     }
+
+
+def _other_world(choice: BoundaryChoice, worlds: Mapping[tuple[str, NetworkRules], World]) -> World | None:
+    """That of the same backend with another network: it holds commands as strongly."""
+    found = next((world for (name, _), world in worlds.items() if name == choice.backend), None)
+    return None if found is None else replace(found, network=choice.network)
 
 
 def probe_facts(probes: Collection[SandboxProbe]) -> Iterator[dict[str, Any]]:

@@ -169,6 +169,10 @@ class Boundary(StrEnum):
         return self in (Boundary.SANDBOX, Boundary.CONTAINER)
 
 
+UNKNOWN_BOUNDARY = "unknown"
+"""That of a backend that has not told its world yet, and that no probe knows."""
+
+
 class NetworkRules(Struct, frozen=True, kw_only=True):
     """What commands may reach: everything (`open`), else only `hosts` through the gateway's egress client;
     none listed = nothing. `*.example.org` stands for every name below."""
