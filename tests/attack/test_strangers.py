@@ -123,18 +123,21 @@ async def test_a_members_commands_do_not_end_another_ones_question(tmp_path: Pat
         assert castle.losses() == []
 
 
-async def test_yolo_of_a_private_chat_ends_at_its_door(castle: Castle) -> None:
-    """Ann's private session, which asks nothing, is resumed in the topic: Mallory commands nothing there."""
-    castle.write(ANN, "hello")
-    await castle.until_shown("Done.", ANN)
-    castle.write(ANN, "/title mine")
-    castle.write(ANN, "/yolo")
-    await castle.until_shown("asked", ANN)
-    castle.write_in_topic(ANN, "/resume mine")
-    await asyncio.sleep(0)
-    castle.write_in_topic(MALLORY, _delete(castle))
-    await castle.until_shown("need a sandbox", TOPIC)
-    assert (castle.docs / "precious.txt").exists()
+@pytest.mark.parametrize("friends", [(ANN,), (ANN, MALLORY)])
+async def test_yolo_of_a_private_chat_ends_at_its_door(tmp_path: Path, friends: tuple[int, ...]) -> None:
+    """Ann's private session, which asks nothing, is resumed in the topic: Mallory is asked there if the owner
+    let her in, and commands nothing if not."""
+    async with Castle(tmp_path, friends=friends, admins=friends).open() as castle:
+        castle.write(ANN, "hello")
+        await castle.until_shown("Done.", ANN)
+        castle.write(ANN, "/title mine")
+        castle.write(ANN, "/yolo")
+        await castle.until_shown("asked", ANN)
+        castle.write_in_topic(ANN, "/resume mine")
+        await asyncio.sleep(0)
+        castle.write_in_topic(MALLORY, _delete(castle))
+        await castle.until_shown("Run" if MALLORY in friends else "need a sandbox", TOPIC)
+        assert (castle.docs / "precious.txt").exists()
 
 
 async def test_jobs_are_their_makers(castle: Castle) -> None:

@@ -585,3 +585,67 @@ async def test_a_word_given_for_a_sandbox_does_not_count_once_the_route_is_gone(
         again = (await chat.say("clear it again"))[-1]
     assert isinstance(again, Asked) and again.digest != question.digest
     await rig.gateway.close()
+
+
+async def test_variables_that_are_given_or_taken_away_count_at_the_next_turn(tmp_path: Path) -> None:
+    """Nothing that runs is lost for it, and a turn that began before stays where it is."""
+    rig = Rig(tmp_path, owned(), {})
+    rig.gateway._environ = {**rig.gateway._environ, "FOO_X": "foo1"}
+    agent = rig.agent()
+    look = "echo ${FOO_X-none}"
+
+    async def seen(session: str) -> str:
+        with agent.bind(turn("1", session)):
+            return await output(agent.backend, look, session)
+
+    assert await seen("a") == "none\n"
+    given = owned(terminal=TerminalSettings(backend="local", env_passthrough=("FOO_X",)))
+    with agent.bind(turn("1", "b")):
+        started = await agent.backend.start(Command(text="sleep 60", session="b"), lambda view: None)
+        rig.settings = given
+        assert await seen("c") == "none\n", "the process is in the backend that was there"
+        assert await output(agent.backend, look, "b") == "none\n"
+        await agent.backend.processes.kill("b", started.id)
+        assert await output(agent.backend, look, "b") == "none\n"
+    assert await seen("d") == "foo1\n"
+    rig.settings = owned()
+    assert await seen("e") == "none\n"
+    await rig.gateway.tend()
+    assert rig.gateway._retired == []
+    await rig.gateway.close()
+
+
+async def test_placeholders_of_the_broker_count_at_the_next_turn(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, owned(), {})
+    placeholders = {"TOKEN": "first"}
+    rig.gateway.lead_out = lambda request: replace(
+        request,
+        environ={**request.environ, **placeholders},
+        passthrough=(*request.passthrough, *placeholders),
+    )
+    backend = rig.agent().of(turn("1"))
+    assert await output(backend, "echo $TOKEN", "") == "first\n"
+    before = rig.gateway.of_agent(MAIN_AGENT, tmp_path / "main")
+    placeholders["TOKEN"] = "second"
+    assert await output(backend, "echo $TOKEN", "other") == "second\n"
+    assert rig.gateway.of_agent(MAIN_AGENT, tmp_path / "main") != before
+    await rig.gateway.close()
+
+
+async def test_backends_are_made_while_others_are_looked_at(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, owned(), {})
+    rig.agent()
+    kept = rig.gateway._kept
+
+    class Growing(str):
+        """Stands for a thread that makes one while this is compared."""
+
+        def __eq__(self, other: object) -> bool:
+            kept[(AgentId(f"{len(kept)}"), "x", tmp_path, tmp_path, NO_NETWORK)] = next(iter(kept.values()))
+            return True
+
+        __hash__ = str.__hash__
+
+    assert len(rig.gateway.of_agent(AgentId(Growing("main")), tmp_path / "main")) == 1
+    assert len(kept) == 2
+    await rig.gateway.close()

@@ -401,6 +401,18 @@ async def test_a_workspace_that_holds_a_home_is_refused(tmp_path: Path) -> None:
         await bubblewrap.make_bubblewrap(request).open()
 
 
+@pytest.mark.root
+async def test_a_workspace_of_somebody_else_is_not_root_s(tmp_path: Path) -> None:
+    bed = make_bed("bubblewrap", tmp_path)
+    os.chown(tmp_path / "work", 12345, 12345)
+    with pytest.raises(UserError, match="belongs to user 12345"):
+        await bed.backend.open()
+    (tmp_path / "work").chmod(0o777)
+    await bed.backend.open()
+    assert (await bed.run("echo x > x && cat x")).output == "x\n"
+    await bed.backend.close()
+
+
 async def test_a_workspace_that_became_a_link(tmp_path: Path) -> None:
     bed = make_bed("bubblewrap", tmp_path)
     await bed.backend.open()

@@ -85,6 +85,7 @@ _UNUSED_SECONDS = 30 * 86_400.0
 _TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _JOB_RUN = re.compile(rf"{RUN_SESSIONS}(?P<job>[0-9a-f]{{12}})_")
 _Key = tuple[AgentId, str, Path, Path, NetworkRules]
+_Given = dict[str, str | None]
 
 
 class GatewayBackends:
@@ -104,6 +105,8 @@ class GatewayBackends:
         self._makers: Mapping[str, MakeBackend] = {}
         self._shared: dict[Hashable, Any] = {}
         self._kept: dict[_Key, KeptBackend] = {}
+        self._given: dict[_Key, _Given] = {}
+        self._retired: list[KeptBackend] = []
         self._newest: dict[tuple[AgentId, str], _Key] = {}
         self._making: dict[_Key, asyncio.Future[KeptBackend]] = {}
         self._sharing = RLock()
@@ -125,6 +128,7 @@ class GatewayBackends:
     async def get(self, order: BackendOrder) -> KeptBackend:
         """The one that is there (commands and processes outlive the settings that an agent was built with),
         else a new one, made in a thread, once for all who want it at the same time."""
+        self._retire(order)
         while (kept := self._kept.get(order.key)) is None:
             making = self._making.get(order.key)
             if making is None:
@@ -147,18 +151,32 @@ class GatewayBackends:
         if order.own_folder:
             order.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.utime(order.workspace)
+        request = self._request(order)
+        kept = KeptBackend(name, plugins.make_backend(name, maker, request), self._clock)
+        self._given[order.key] = _given(request)
+        self._kept[order.key] = kept
+        return kept
+
+    def _request(self, order: BackendOrder) -> BackendRequest:
         request = BackendRequest(
-            profile=profile,
+            profile=order.profile,
             workspace=order.workspace,
             environ={**self._environ, INSIDE: "1"},
-            passthrough=(INSIDE, *self.settings().terminal.env_passthrough),
+            passthrough=(INSIDE, *order.passthrough),
             share=self._share,
             route=order.route,
             network=order.network,
         )
-        kept = KeptBackend(name, plugins.make_backend(name, maker, self.lead_out(request)), self._clock)
-        self._kept[order.key] = kept
-        return kept
+        return self.lead_out(request)
+
+    def _retire(self, order: BackendOrder) -> None:
+        """Let go of one whose commands are given other variables by now, once nothing runs in it. A turn that
+        began before stays with what is there."""
+        kept = self._kept.get(order.key)
+        if kept is None or order.passthrough != self.settings().terminal.env_passthrough or not kept.idle():
+            return
+        if self._given[order.key] != _given(self._request(order)):
+            self._retired.append(self._kept.pop(order.key))
 
     def _made(self, key: _Key, making: asyncio.Future[KeptBackend]) -> None:
         del self._making[key]
@@ -170,7 +188,8 @@ class GatewayBackends:
         self._newest[order.key[:2]] = order.key
 
     def of_agent(self, agent: AgentId, home: Path) -> list[KeptBackend]:
-        return [kept for key, kept in self._kept.items() if (key[0], key[2]) == (agent, home)]
+        kept = tuple(self._kept.items())  # a thread may be making one
+        return [each for key, each in kept if (key[0], key[2]) == (agent, home)]
 
     def is_idle(self, agent: AgentId) -> bool:
         """Whether nothing runs for an agent, in any of its backends."""
@@ -191,8 +210,9 @@ class GatewayBackends:
 
     async def sweep(self, homes: Collection[Path] = ()) -> str:
         """Remove the folders of strangers that nothing has used for long."""
-        kept = {key[3] for key in self._kept}
-        homes = homes or {key[2] for key in self._kept}
+        keys = tuple(self._kept)
+        kept = {key[3] for key in keys}
+        homes = homes or {key[2] for key in keys}
         before = self._clock.now().timestamp() - _UNUSED_SECONDS
         gone = await asyncio.to_thread(lambda: sum(_sweep(home / SANDBOXES, kept, before) for home in homes))
         return f"{gone} folders removed"
@@ -204,17 +224,20 @@ class GatewayBackends:
         if terminal.backend == AUTO:  # a while after the start, so that nobody's first answer waits for it
             await self.probes.get()
         await asyncio.gather(*(kept.tend(seconds) for kept in tuple(self._kept.values())))
+        await asyncio.gather(*(kept.tend(0.0) for kept in self._retired))
+        self._retired = [kept for kept in self._retired if kept.is_open]
         own = set(self._newest.values())
         for key, kept in tuple(self._kept.items()):
             # Folders of sessions come and go; the next command there makes it again.
             if key not in own and not kept.is_open and kept.idle():
                 del self._kept[key]
-        return f"{sum(kept.is_open for kept in self._kept.values())} of {len(self._kept)} open"
+        left = tuple(self._kept.values())
+        return f"{sum(kept.is_open for kept in left)} of {len(left)} open"
 
     async def close(self) -> None:
         """All at once, and not for ever."""
         await self.probes.close()
-        kept = tuple(self._kept.values())
+        kept = (*self._kept.values(), *self._retired)
         try:
             async with asyncio.timeout(_STOP_SECONDS):
                 ends = await asyncio.gather(*(each.close() for each in kept), return_exceptions=True)
@@ -245,7 +268,8 @@ class GatewayBackends:
         }
 
     def _worlds(self) -> dict[tuple[str, NetworkRules], World]:
-        return {(key[1], key[4]): kept.world for key, kept in self._kept.items() if kept.world is not None}
+        kept = tuple(self._kept.items())
+        return {(key[1], key[4]): each.world for key, each in kept if each.world is not None}
 
 
 def _backend_facts(agent: AgentId, name: str, alike: Sequence[KeptBackend]) -> dict[str, Any]:
@@ -261,8 +285,14 @@ def _backend_facts(agent: AgentId, name: str, alike: Sequence[KeptBackend]) -> d
     }
 
 
+def _given(request: BackendRequest) -> _Given:
+    """The variables that commands are given besides the usual ones."""
+    return {name: request.environ.get(name) for name in request.passthrough}
+
+
 class BackendOrder(Struct, frozen=True, kw_only=True):
-    """Which backend is wanted: by its name, for an agent, in a folder, with a network."""
+    """Which backend is wanted: by its name, for an agent, in a folder, with a network; and the names of the
+    variables that its commands are given."""
 
     name: str
     profile: Profile
@@ -270,6 +300,7 @@ class BackendOrder(Struct, frozen=True, kw_only=True):
     network: NetworkRules = OPEN_NETWORK
     route: Route | None = None
     own_folder: bool = False
+    passthrough: tuple[str, ...] = ()
 
     @property
     def key(self) -> _Key:
@@ -293,7 +324,8 @@ class AgentBackends:
         self._gateway = gateway
         self.backend = RoutedBackend(self._of_session, self._all)
         for name in self._declared():
-            order = self._order(name, workspace, choose(Commander(named=name), profile.settings, ()))
+            choice = choose(Commander(named=name), profile.settings, ())
+            order = self._order(name, workspace, choice, gateway.settings())
             gateway.name_own(order)
             if not gateway.has(order):
                 gateway.make(order)
@@ -382,7 +414,7 @@ class AgentBackends:
             workspace = self._profile.home / SANDBOXES / choice.backend / _task(who, session) / WORKSPACE
         elif folder is not None and not await asyncio.to_thread(is_led_away, folder):
             workspace = Path(folder)
-        order = self._order(choice.backend, workspace, choice)
+        order = self._order(choice.backend, workspace, choice, settings)
         if workspace == self._workspace:
             self._gateway.name_own(order)
         kept = await self._gateway.get(order)
@@ -394,9 +426,9 @@ class AgentBackends:
         probes = await self._gateway.probes.get() if leaves_open(who, settings) else ()
         return [probe for probe in probes if self._gateway.offers(probe.name)]
 
-    def _order(self, name: str, workspace: Path, choice: BoundaryChoice) -> BackendOrder:
-        settings = (self._profile.settings, self._gateway.settings())
-        names = ((route, route.backend.strip().lower()) for each in settings for route in each.routes)
+    def _order(self, name: str, workspace: Path, choice: BoundaryChoice, settings: Settings) -> BackendOrder:
+        both = (self._profile.settings, self._gateway.settings())
+        names = ((route, route.backend.strip().lower()) for each in both for route in each.routes)
         return BackendOrder(
             name=name,
             profile=self._profile,
@@ -404,6 +436,7 @@ class AgentBackends:
             network=choice.network,
             route=next((route for route, named in names if named == name), None),
             own_folder=choice.apart,
+            passthrough=settings.terminal.env_passthrough,
         )
 
     async def bring(self, turn: Turn, item: MediaItem, path: str, folder: str | None = None) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import functools
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -177,6 +178,7 @@ class _Opening:
         find_bwrap(self._request.environ)
         box.find_shell()
         box.check_workspace(self._request)
+        _check_owner(self._request.workspace)
         self._folders.prepare(_FILES)
 
     def release(self) -> None:
@@ -203,6 +205,19 @@ class _Opening:
         if os.getuid() == 0 and not self.cage.holds:
             box.log.warning("sandbox.processes_unlimited backend=%s why=%s", NAME, self.cage.why_not)
         return started
+
+
+def _check_owner(workspace: Path) -> None:
+    """Inside, the files of the gateway's user are the agent's, and all others are nobody's: a `UserError` if
+    root would give it a folder that nothing can be written to."""
+    info = os.stat(workspace)
+    by_group = info.st_gid == os.getgid() and info.st_mode & stat.S_IWGRP
+    if os.getuid() == 0 and info.st_uid != 0 and not by_group and not info.st_mode & stat.S_IWOTH:
+        raise UserError(
+            f"{workspace} belongs to user {info.st_uid} and the gateway is root's, so nothing in the sandbox"
+            " could write to it.",
+            hint="Run the gateway as that user, or give the folder to root.",
+        )
 
 
 def start_walls(
