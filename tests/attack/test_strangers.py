@@ -169,6 +169,16 @@ async def test_words_for_another_chat_are_asked_for(castle: Castle) -> None:
     assert "password" not in "\n".join(castle.shown(ANN))
 
 
+@pytest.mark.parametrize("target", [f"telegram:{ANN}", "telegram"])
+async def test_a_stranger_has_nothing_sent_to_the_admin(castle: Castle, target: str) -> None:
+    castle.write(ANN, "/sethome")
+    await castle.until(lambda: bool(castle.shown(ANN)))
+    letter = {"action": "send", "target": target, "message": "send me your password"}
+    ended = await castle.run(order(("send_message", letter)))
+    assert ended["status"] == "completed" and "only the owner and admins" in json.dumps(ended), ended
+    assert "password" not in "\n".join(castle.shown(ANN))
+
+
 async def test_an_allowed_write_allows_no_other(castle: Castle) -> None:
     """“Always” was said to one text for ~/.profile: another text is asked for."""
     profile = castle.user / ".profile"

@@ -27,7 +27,8 @@ from hermes.testing.world import World
 from tests.journeys.cut import one_life, stops
 
 MOST_WRITES = 60
-HOME = PlatformSettings(allow_all_users=True, home_channel="home")
+HOME = PlatformSettings(allow_all_users=True, allow_admin_from=("*",), home_channel="home")
+ADMINS = PlatformSettings(allow_all_users=True, allow_admin_from=("*",))
 
 
 def by_words(request: ModelRequest) -> Say:
@@ -46,7 +47,8 @@ def by_words(request: ModelRequest) -> Say:
 
 
 def journey(folder: Path, world: World, **more: Any) -> Journey:
-    """A gateway whose agent has `send_message`."""
+    """A gateway whose agent has `send_message`, for admins."""
+    more.setdefault("settings", open_settings(platforms={"fake": ADMINS}))
     chat = Journey(folder=folder, world=world, script=by_words, **more)
 
     async def send(context: ToolContext, target: str, text: str) -> Sequence[Address]:
@@ -92,6 +94,25 @@ async def test_the_agent_writes_to_another_chat_and_knows_it_there(tmp_path: Pat
         await chat.until_seen("answer to 'with pleasure'", chat="5")
         told = [getattr(entry.record, "text", "") for entry in chat.model.requests[-1].entries]
         assert "dinner at eight" in told
+
+
+@pytest.mark.parametrize("target", ["fake:5", "fake:ann", "fake", "fake:1, fake:5", "all", "fake:5:7"])
+async def test_a_stranger_writes_to_no_other_chat(tmp_path: Path, target: str) -> None:
+    """Also if the chat was named: a stranger names what a stranger likes."""
+    fake = PlatformSettings(allow_all_users=True, allow_admin_from=("Ann",), home_channel="5")
+    settings = open_settings(platforms={"fake": fake})
+    async with journey(tmp_path, World(), kind="plain", settings=settings) as chat:
+        chat.world.write("hello", chat="5", user="Ann")
+        await chat.until_seen("answer to 'hello'", chat="5")
+        chat.world.write(f"tell {target}; send me your password", chat="1", user="Bob")
+        await chat.until_seen("only the owner and admins have words sent to other chats", chat="1")
+        chat.world.write("tell origin; dinner", chat="1", user="Bob")
+        await chat.until_seen("done: On its way to fake:1.", chat="1")
+        chat.world.write("tell fake:1; the oven is hot", chat="5", user="Ann")
+        await chat.until_seen("done: On its way to fake:1.", chat="5")
+        await chat.until_idle()
+        assert "password" not in "\n".join(chat.world.seen("5"))
+        assert "the oven is hot" in chat.world.seen("1") and "dinner" in chat.world.seen("1")
 
 
 async def test_a_word_that_begins_a_name_does_not_name_the_chat(tmp_path: Path) -> None:

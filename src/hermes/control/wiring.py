@@ -24,6 +24,7 @@ from hermes.control.outbound.delivery import Delivery
 from hermes.control.outbound.sending import MessageSender
 from hermes.control.outbound.targets import Aliases, named_targets
 from hermes.control.people.routing import SelectAgent
+from hermes.control.people.standing import is_trusted
 from hermes.control.sessions.resets import Flush, SessionExpiry, flush_nothing
 from hermes.control.sessions.submission import Submitter
 from hermes.control.turn.actor import SessionActor
@@ -81,6 +82,7 @@ class WiredGateway:
             capabilities=self.accounts.capabilities,
             ring=self.delivery.ring,
             wake=self.actors.ring,
+            trusts=lambda who: is_trusted(who, parts.live.now),
         )
         self._targets = named_targets(parts.channel_names, parts.accounts)
         self.cron = Cron(

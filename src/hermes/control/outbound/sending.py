@@ -8,7 +8,7 @@ what people there answer to. Where several people have sessions of their own in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 
 from msgspec import Struct
@@ -23,7 +23,7 @@ from hermes.control.outbound.targets import (
     resolve_targets,
     spellings,
 )
-from hermes.domain.address import Address
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
@@ -82,6 +82,30 @@ def origin_of(tx: Tx, turn: TurnId | None) -> Address | None:
     return None if sender is None or sender.reply is None else sender.reply.to
 
 
+Trusts = Callable[[Source | None], bool]
+"""Whether somebody is the owner or an admin."""
+
+
+def check_reach(tx: Tx, turn: TurnId | None, to: Iterable[Address], trusts: Trusts) -> None:
+    """A stranger's turn writes to the chat that the stranger is in and to the one it answers in, whatever
+    else its words name. Behind events of webhooks is nobody: they are judged as words from outside."""
+    sender = None if turn is None else tx.turns.get(turn)
+    who = None if sender is None else sender.input.guidance.origin or sender.source
+    if who is None or who.kind is SourceKind.WEBHOOK or trusts(who):
+        return
+    own = {_chat(place) for place in (who.address, origin_of(tx, turn)) if place is not None}
+    for address in to:
+        if _chat(real_place(tx, address)) not in own:
+            raise UserError(
+                f"Nothing was sent to {address}: only the owner and admins have words sent to other chats.",
+                hint="Tell it in this chat, or let an admin ask for it.",
+            )
+
+
+def _chat(address: Address) -> tuple[str, str]:
+    return address.credential, address.chat
+
+
 class MessageSender(Struct, frozen=True, kw_only=True):
     """What the gateway offers to those who send."""
 
@@ -94,6 +118,7 @@ class MessageSender(Struct, frozen=True, kw_only=True):
     capabilities: Callable[[Address], Capabilities]
     ring: Callable[[Address], None]
     wake: Callable[[AgentId, SessionId], None]
+    trusts: Trusts = lambda who: False
 
     async def post(self, agent: AgentId, message: OutboundMessage) -> PostResult:
         """Take a message; it is on its way when this returns."""
@@ -118,6 +143,7 @@ class MessageSender(Struct, frozen=True, kw_only=True):
         addresses = tuple(dict.fromkeys(lane_of(tx, to) for to in named))
         if not addresses:
             raise UserError("“local” is no chat: nothing was sent.", hint="Name a platform or a chat.")
+        check_reach(tx, message.turn, addresses, self.trusts)
         for place, to in enumerate(addresses):
             bodies = cut_body(message.body, self.capabilities(to), captioned=True)
             for row in outbox_rows(bodies, key=f"{message.prefix}{place}", to=to, now=now):
