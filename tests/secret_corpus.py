@@ -193,10 +193,53 @@ def _made(rng: random.Random) -> Iterator[str]:
 _ABOUT = re.compile(r"token|secret|passw|key|auth|hash|cookie|credential|://", re.IGNORECASE)
 
 
+_LOOKING_ALIKE = r"""PWD=/workspace
+OLDPWD=/workspace
+PWD=/home/Alice/Project
+declare -x PWD="/workspace"
+PWD=/root
+bypass: v1.2.3-rc1
+compass: N45E12
+compass=north12
+--low-pass 12000Hz
+sox --high-pass 300000
+first-pass optimizer2 run
+pass: src/test_a.py::test_b1
+pass: test_foo1_bar
+pass: 1234567 tests
+cwd=pwd, pass=1234567
+first pass: 12.5 seconds
+pass=100%25 done
+password = settings.password2
+password=self.password_v2,
+const password = formData.password1;
+password: hashedPassword2,
+password: z.string().min(8),
+password: !vault |
+password: ${DB_PASSWORD}
+pwd: process.cwd()
+token = tokens[i+1]
+token=token_v2_abc
+x_signature=compute_signature_v2(data)
+signature=inspect_signature_of_function
+?sig=abcdef_this_is_a_function
+https://host:8443?x=y@z
+fetch http://localhost:3000?x=@a
+docker://registry:5000@sha256:abcdef
+see http://localhost:3000/@vite/client
+private_key: /etc/ssl/private/My1.key
+Cookie: consent=accepted_all_cookies_2024
+basic understanding_of_v2_things
+token: 人工智能2024年的研究包括机器人和语言识别
+key: 专家系统"""
+LOOKING_ALIKE = _LOOKING_ALIKE.split("\n")
+"""Lines that were once taken for secrets."""
+
+
 def harmless_lines(count: int, seed: int = 15) -> list[str]:
     """Lines that were made up, and lines of Python's own library that speak of keys and tokens."""
     rng = random.Random(seed)
-    made = list(_made(rng))
+    made = [*_made(rng), *LOOKING_ALIKE]
     library = Path(random.__file__).parent
     files = sorted(path for path in library.glob("*.py") if path.stat().st_size < 300_000)
     files += sorted((library / "http").glob("*.py")) + sorted((library / "urllib").glob("*.py"))

@@ -6,7 +6,9 @@ import base64
 import json
 import random
 import re
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from urllib.parse import quote
 
@@ -15,8 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.state.redaction.patterns import pattern_spans
+from hermes.state.redaction.redactor import Redactor
+from hermes.state.redaction.values import LoadedValues
 from hermes.state.settings.secrets import Secrets
-from tests.secret_corpus import foreign_secrets, harmless_lines, loaded_secrets
+from tests.secret_corpus import LOOKING_ALIKE, foreign_secrets, harmless_lines, loaded_secrets
 
 FOREIGN = Secrets(patterns=True)
 
@@ -63,6 +67,25 @@ def test_code_and_words_about_secrets_stay(line: str) -> None:
     assert FOREIGN.redact(line) == line
 
 
+@pytest.mark.parametrize("line", LOOKING_ALIKE)
+def test_what_only_looks_alike_stays(line: str) -> None:
+    assert FOREIGN.redact(line) == line
+    assert shown(FOREIGN, *line) == line
+
+
+def test_short_names_tell_of_passwords_where_they_are_words() -> None:
+    for line in (
+        "pass: hunter2x",
+        "--pass test1234",
+        "DB_PASS=kiwi42",
+        "dbPass: kiwi42",
+        "smtp-pass: kiwi42",
+    ):
+        assert "‹secret›" in FOREIGN.redact(line), line
+    told = FOREIGN.redact("AWS_SECRET_ACCESS_KEY=/wJalrXUt1FEMI/K7MDENG/bPxRfiCYz")
+    assert told == "AWS_SECRET_ACCESS_KEY=‹secret›", "a key is no path"
+
+
 def test_what_stands_around_a_secret_stays_readable() -> None:
     redact = FOREIGN.redact
     assert redact("Authorization: Bearer abc123DEF456ghi789") == "Authorization: Bearer ‹secret›"
@@ -87,11 +110,29 @@ def test_patterns_end_on_any_text(text: str) -> None:
         assert 0 <= start < end <= len(text)
 
 
-@pytest.mark.parametrize("sign", ["a", "a_", "pass", "token=", "://", "-----BEGIN ", "eyJ", "key-", "Aa1"])
+REPEATED = ["a", "a_", "pass", "token=", "://", "-----BEGIN ", "eyJ", "key-", "Aa1", "key=",
+            "cookie:=abcdefgh", "authorization:aaaa", "password=", "-"]  # fmt: skip
+
+
+@pytest.mark.parametrize("sign", REPEATED)
 def test_patterns_take_no_long_time_for_a_text_that_repeats_itself(sign: str) -> None:
     text = sign * (40_000 // len(sign))
     FOREIGN.redact(text)
     FOREIGN.stream().take(text)
+
+
+@pytest.mark.parametrize("sign", ["Aa1+", "-", "-----BEGIN PRIVATE KEY-----\na b ", "key="])
+def test_small_pieces_are_read_a_few_times_only(sign: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, whole = list[int](), sign * (40_000 // len(sign))
+    spans = Redactor.spans
+
+    def counting(self: Redactor, text: str) -> list[tuple[int, int]]:
+        read.append(len(text))
+        return spans(self, text)
+
+    monkeypatch.setattr(Redactor, "spans", counting)
+    shown(FOREIGN, *(whole[at : at + 4] for at in range(0, len(whole), 4)))
+    assert sum(read) < 60 * len(whole)
 
 
 # --- loaded values ---
@@ -206,6 +247,43 @@ def test_ordinary_words_are_not_held_back() -> None:
         assert stream.take(piece) == piece
     assert stream.take(" sk-live") == " " and stream.take(" words") == "sk-live words"
     assert stream.close() == ""
+
+
+TEXTS = {
+    "Chinese": "人工智能是计算机科学的一个分支，它企图了解智能的实质，并生产出一种新的智能机器。"
+    "该领域的研究包括机器人、语言识别。key: 这是一个很长的句子没有空格",
+    "Thai": "ปัญญาประดิษฐ์คือความฉลาดเทียมที่สร้างขึ้นให้กับสิ่งที่ไม่มีชีวิต" * 3,
+    "Japanese": "人工知能とは、計算という概念とコンピュータという道具を用いて知能を研究する計算機科学" * 3,
+    "Korean": "인공지능은인간의학습능력추론능력지각능력을인공적으로구현하려는컴퓨터과학의세부분야" * 3,
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_scripts_without_spaces_are_not_held_back(text: str) -> None:
+    stream, told = Secrets(SPLIT, patterns=True).stream(), 0
+    for at in range(0, len(text), 2):
+        told += len(stream.take(text[at : at + 2]))
+        assert at + 2 - told <= 4
+
+
+@pytest.mark.parametrize("value", ["hunter2", "sk-proj-AbCdEf1234567890abcdEFGH"])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_pieces_show_nothing_of_a_word_that_is_a_value_and_hide_it_once(value: str, size: int) -> None:
+    text = f"say {value} now, {value}"
+    pieces = (text[at : at + size] for at in range(0, len(text), size))
+    assert shown(Secrets({"KEY": value}, patterns=True), *pieces) == "say ‹secret› now, ‹secret›"
+
+
+def test_values_are_learnt_in_many_threads_and_none_is_lost() -> None:
+    values, names = LoadedValues(), [f"value-number-{number}" for number in range(400)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda name: values.learn([name]), names))
+    finally:
+        sys.setswitchinterval(interval)
+    assert values.count == 400 and all(values.spans(f"it is {name}.") for name in names)
 
 
 def shown(secrets: Secrets, *pieces: str) -> str:

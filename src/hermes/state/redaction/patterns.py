@@ -17,6 +17,8 @@ from hermes.state.redaction.runs import Span, runs
 
 LONGEST = 20_000
 """No credential is longer, private keys included."""
+UNSPACED = "\u0e00-\U0010ffff"
+"""Scripts that are written without spaces, and signs between words: no credential has them."""
 _LEAST_WORD = 16
 _WORD_SIGNS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _AS_WORDS = bytes(97 if sign in _WORD_SIGNS else 32 for sign in range(256))
@@ -168,8 +170,15 @@ _BEFORE = re.compile(r"[A-Za-z0-9_.-]{0,40}\Z")
 _ASSIGNED = re.compile(
     r"""(?P<tail>[A-Za-z0-9_.-]{0,30})(?:\\{0,3}["'])?\]?"""
     r"""(?P<sign>[ \t]{0,4}(?::=|=>|=(?!=)|:(?!:))[ \t]{0,4}|>|[ \t](?:is[ \t])?)"""
-    r"""(?:\\{0,3}["'](?P<quoted>[^"'\\\n)\],;.][^"'\\\n]{5,511})"""
-    r"""|(?P<bare>[^\s"'`\\,;&<>(){}\[\]|*$][^\s"'`\\,;&<>(){}\[\]|]{5,511}))"""
+)
+_VALUE = re.compile(
+    r"""\\{0,3}["'](?P<quoted>[^"'\\\n)\],;.][^"'\\\n]{5,511})"""
+    rf"""|(?P<bare>[^\s"'`\\,;&<>(){{}}\[\]|*${UNSPACED}][^\s"'`\\,;&<>(){{}}\[\]|{UNSPACED}]{{5,511}})"""
+)
+_MOST_INSIDE = 8
+"""So many names are tried inside what was the value of one before: `key=key=key=…` is read once."""
+_PLAIN_PASS = re.compile(
+    r"""(?i)(?:^|[_.]|^--?|(?:db|user|auth|smtp|imap|ftp|http|proxy|admin|root|mysql|pg|redis|sudo|key|store)-)$"""
 )
 _KEY_NAMES = re.compile(
     r"""(?i)(?:api|access|secret|private|sign|signing|encrypt|encryption|master|auth|service|account|client|app
@@ -193,7 +202,15 @@ _NO_SECRET = re.compile(
     re.VERBOSE,
 )
 _WORDLIKE = re.compile(r"[A-Z]?[a-z]{0,40}(?:[A-Z][a-z]{1,40}){0,12}\d{0,2}|[A-Z]{1,40}\d{0,2}")
-_PATHLIKE = re.compile(r"[~.]{0,2}(?:/[a-z0-9_.@%-]{1,80}){2,40}/?|https?://.*|[\w-]{1,80}\.[a-z]{1,5}")
+_PATHLIKE = re.compile(
+    r"(?:[~.]{0,2}|[A-Za-z]:|[\w.@-]{1,40})(?:[/\\][\w.@%: -]{1,80}){1,40}[/\\]?|https?://.*|[\w-]{1,80}\.[a-z]{1,5}"
+)
+_RANDOM_PART = re.compile(r"(?=[^/]{0,80}\d)(?=[^/]{0,80}[A-Z])(?=[^/]{0,80}[a-z])[^/]{10,}")
+_CODE = re.compile(
+    r"[a-z_]\w{0,60}(?:\.\w{1,60}){1,8}|[a-z]\w{0,60}_\w{1,60}|[a-z]{2,40}(?:[A-Z][a-z]{1,40}){1,8}\d{0,2}"
+)
+_VERSION = re.compile(r"v?\d{1,6}(?:\.\w{1,8}){1,4}(?:[-+][\w.]{1,20})?")
+_SMALL_NUMBER = re.compile(r"v?\d{1,4}")
 _COMMON = frozenset(
     re.findall(
         r"\w+",
@@ -205,14 +222,20 @@ _COMMON = frozenset(
 
 def _named_spans(text: str, lower: bytes) -> Iterator[Span]:
     for sign, word in _NAMES.items():
-        at = lower.find(sign)
+        at, covered, inside = lower.find(sign), 0, 0
         while at >= 0:
             named = word.match(text, at)
             end = named.end() if named else at + len(sign)
-            match = _ASSIGNED.match(text, end)
-            if match is not None and _names_secret(text, at, end, match) and _is_secret(text, at, match):
-                yield match.span("quoted" if match["quoted"] else "bare")
-            at = lower.find(sign, end)
+            assigned = _ASSIGNED.match(text, end)
+            match = None
+            if assigned is not None and _names_secret(text, at, end, assigned):
+                match = _VALUE.match(text, assigned.end())
+            if match is not None and assigned is not None:
+                inside = inside + 1 if at < covered else 0
+                covered = max(covered, match.end())
+                if _is_secret(text, at, end, assigned, match):
+                    yield match.span("quoted" if match["quoted"] else "bare")
+            at = lower.find(sign, covered if inside > _MOST_INSIDE and covered > end else end)
 
 
 def _names_secret(text: str, at: int, end: int, match: re.Match[str]) -> bool:
@@ -225,27 +248,30 @@ def _names_secret(text: str, at: int, end: int, match: re.Match[str]) -> bool:
         return False
     if word.lower() == "key" and not (_KEY_NAMES.search(left) or (name.isupper() and "_" in left)):
         return False
+    if word.lower() in ("pass", "pwd") and not (
+        _PLAIN_PASS.search(left) or (word[0].isupper() and left[-1:].islower())
+    ):
+        return False  # bypass, compass, --low-pass
     if _HARMLESS.search(name) or _NO_SECRET.search(tail):
         return False
     return _TAIL.fullmatch(tail) is not None or (name.isupper() and tail.startswith("_"))
 
 
-def _is_secret(text: str, at: int, match: re.Match[str]) -> bool:
+def _is_secret(text: str, at: int, end: int, name: re.Match[str], match: re.Match[str]) -> bool:
     """Whether a value has the look of a secret, and not of code, a path or an example."""
     quoted, after = match["quoted"], text[match.end() : match.end() + 1]
     value = (quoted or match["bare"]).rstrip(".:!?")
-    if (
-        _is_example(value)
-        or (not quoted and after in tuple("([{"))
-        or "{" in value
-        or _PATHLIKE.fullmatch(value)
-    ):
+    if _is_example(value) or (not quoted and after in tuple("([{")) or "{" in value or _is_path(value):
         return False
     has_digit, has_letter = any(map(str.isdigit, value)), any(map(str.isalpha, value))
     wordlike = all(map(_WORDLIKE.fullmatch, re.split("[_.-]", value)))
+    if not quoted and (_VERSION.fullmatch(value) or (_CODE.fullmatch(value) and is_words(value))):
+        return False
     if text[at].lower() == "p":  # what people choose is short, and may be a word
+        if text[at:end].lower() in ("pass", "pwd") and not (has_digit and has_letter):
+            return False
         strong = has_digit or (has_letter and " " not in value and bool(quoted or not wordlike))
-        return strong and not (match["sign"].strip() == "is" and not has_digit)
+        return strong and not (name["sign"].strip() == "is" and not has_digit)
     if len(value) < 8 or not has_letter or " " in value or wordlike:
         return False
     if has_digit:
@@ -253,8 +279,23 @@ def _is_secret(text: str, at: int, match: re.Match[str]) -> bool:
     return len(value) >= 16 and not (value.islower() or value.isupper()) and entropy(value) >= 3.5
 
 
+def _is_path(value: str) -> bool:
+    return _PATHLIKE.fullmatch(value) is not None and not any(
+        map(_RANDOM_PART.fullmatch, re.split(r"[/\\]", value))
+    )
+
+
+def is_words(value: str) -> bool:
+    """Whether something is made of words and small numbers alone, as names in code are."""
+    return all(
+        _WORDLIKE.fullmatch(part) or _SMALL_NUMBER.fullmatch(part) for part in re.split(r"[_.%:/-]", value)
+    )
+
+
 def _is_example(value: str) -> bool:
-    return not value or value[0] in "<$%*[{‹" or value.lower() in _COMMON or "***" in value or "..." in value
+    if not value or value[0] in "<$%*[{‹" or value.lower() in _COMMON:
+        return True
+    return value == "!vault" or "***" in value or "..." in value
 
 
 def entropy(text: str) -> float:
@@ -266,9 +307,10 @@ def entropy(text: str) -> float:
 
 _HEADER = re.compile(
     r"""(?i)authorization(?:\\{0,3}["'])?[ \t]{0,3}[:=][ \t]{0,3}(?:\\{0,3}["'])?"""
-    r"""(?:[A-Za-z][A-Za-z0-9-]{1,20}[ \t]{1,3})?((?=[^\s"']{0,4096}[0-9=+/_-])[^\s"'\\<>{}$*()&]{8,4096})"""
+    r"""(?:[A-Za-z][A-Za-z0-9-]{1,20}[ \t]{1,3})?([^\s"'\\<>{}$*()&]{8,4096})"""
 )
-_BEARER = re.compile(r"(?i)(?:bearer|basic)[ \t]{1,3}((?=[^\s]{0,200}[0-9=])[A-Za-z0-9_.+/=~-]{16,4096})")
+_BEARER = re.compile(r"(?i)(?:bearer|basic)[ \t]{1,3}([A-Za-z0-9_.+/=~-]{16,4096})")
+_ENCODED = re.compile(r"[0-9=+/_-]")
 _COOKIE = re.compile(r"""(?i)cookie(?:\\{0,3}["'])?[ \t]{0,3}:[^\n]{0,4096}""")
 _COOKIE_VALUE = re.compile(r"""=([A-Za-z0-9_.+/%~-]{16,2048})""")
 _ADDRESS = re.compile(
@@ -276,6 +318,8 @@ _ADDRESS = re.compile(
     r"""|hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/_-]{20,200})"""
     r"""|(?:[a-z]{2,8}\.)?discord(?:app)?\.com/api/webhooks/[0-9]{10,25}/([\w-]{40,120}))"""
 )
+_PORT = re.compile(r"\d{1,5}[?#]")
+"""No password: what follows the host is its port, and then a question."""
 _SIGNED = re.compile(r"(?i)sig(?:nature)?=([A-Za-z0-9%+/=_-]{20,512})")
 _PEM = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
@@ -299,16 +343,31 @@ def _other_spans(text: str, lower: bytes) -> Iterator[Span]:
     for sign, pattern in _AROUND:
         at = lower.find(sign)
         while at >= 0:
-            match = pattern.match(text, at)
+            match, end = pattern.match(text, at), at + len(sign)
             if match is not None and match.lastindex and not _is_example(match[match.lastindex]):
-                yield match.span(match.lastindex)
-            at = lower.find(sign, at + len(sign))
+                if _is_credential(text, match):
+                    yield match.span(match.lastindex)
+                end = match.end()  # what is no secret as a whole has none in it either
+            at = lower.find(sign, end)
     at = lower.find(b"cookie")
     while at >= 0:
         line = _COOKIE.match(text, at)
         for value in _COOKIE_VALUE.finditer(text, at, line.end()) if line else ():
-            yield value.span(1)
-        at = lower.find(b"cookie", at + 6)
+            if not is_words(value[1]):
+                yield value.span(1)
+        at = lower.find(b"cookie", line.end() if line else at + 6)
+
+
+def _is_credential(text: str, match: re.Match[str]) -> bool:
+    value = match[match.lastindex or 0]
+    if match.re is _HEADER or match.re is _BEARER:
+        return _ENCODED.search(value) is not None and not (match.re is _BEARER and is_words(value))
+    if match.re is _SIGNED:
+        before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
+        return before in tuple("?&;-") and after != "(" and not is_words(value)
+    if match.re is _ADDRESS and match.lastindex == 1:
+        return _PORT.match(value) is None and not text.startswith("@sha256", match.end(1))
+    return True
 
 
 # --- all of it -----------------------------------------------------------------------------------
@@ -322,28 +381,31 @@ def pattern_spans(text: str) -> list[Span]:
 
 
 _GOES_ON = re.compile(
-    r"""(?i)(?:(?:secret|token|pass(?:word|wd|phrase|code)?|pwd|key|credential)[\w.-]{0,30}["'\\\]]{0,5}
-    [ \t]{0,4}(?::=|=>|=|:|>|is[ ])[ \t]{0,4}(?:["'\\]{0,4}(?P<a>[^\s"']{1,512})|["'](?P<b>[^"'\n]{1,512}))
-    |(?:authorization|bearer|basic)["'\\]{0,4}[ \t]{0,3}[:=]?[ \t]{0,3}["'\\]{0,4}(?:[a-z0-9-]{1,20}[ ])?
-    (?P<c>[^\s"']{1,4096})
-    |://(?P<d>[^\s/@"']{1,640}))\Z""",
+    rf"""(?:(?i:secret|token|pass(?:word|wd|phrase|code)?|pwd|key|credential)[\w.-]{{0,30}}["'\\\]]{{0,5}}
+    [ \t]{{0,4}}(?::=|=>|=|:|>|is[ ])[ \t]{{0,4}}
+    (?:["'\\]{{0,4}}(?P<a>[^\s"'{UNSPACED}]{{1,512}})|["'](?P<b>[^"'\n{UNSPACED}]{{1,512}}))
+    |(?i:authorization|bearer|basic)["'\\]{{0,4}}[ \t]{{0,3}}[:=]?[ \t]{{0,3}}["'\\]{{0,4}}
+    (?:[A-Za-z0-9-]{{1,20}}[ ])?(?P<c>[^\s"'{UNSPACED}]{{1,4096}})
+    |://(?P<d>[^\s/@"'{UNSPACED}]{{1,640}}))\Z""",
     re.VERBOSE,
 )
-_LAST_WORD = re.compile(r"""[^\s"'`<>(){}\[\],;]{8,8192}\Z""")
+_LAST_BREAK = re.compile(r"""[^!#-&*+./0-9:=?@A-Z\\^_a-z|~-]""")
 
 
 def may_go_on(text: str) -> int:
     """Where something begins that may be a credential once there is more of the text; else its length."""
     tail = max(0, len(text) - 8192)
-    last = _LAST_WORD.search(text, max(tail, _last_break(text) + 1))
     end = len(text)
-    if last is not None and (len(last[0]) >= 24 or not last[0].isalpha() or not last[0][1:].islower()):
-        end = last.start()
+    start = tail
+    for last in _LAST_BREAK.finditer(text, max(tail, end - 64)):
+        start = last.end()
+    if start == tail:
+        for last in _LAST_BREAK.finditer(text, tail):
+            start = last.end()
+    word = text[start:]
+    if len(word) >= 8 and (len(word) >= 24 or not word.isalpha() or not word[1:].islower()):
+        end = start
     match = _GOES_ON.search(text, max(tail, len(text) - 700))
     if match is not None:
         end = min(end, next(match.start(name) for name in "abcd" if match[name] is not None))
     return end
-
-
-def _last_break(text: str) -> int:
-    return max(text.rfind(sign) for sign in " \n\t\"'`")

@@ -21,7 +21,12 @@ _LONGEST_REMEMBERED = 16_384
 """Texts in which nothing was found are remembered: the same words pass here on every step of their way, and a
 system prompt with each session."""
 _LONGEST_SPELLING = 2048
-_SUSPECT = re.compile(r"[^\s\"'`]{8}|[:=>][ \t]{0,4}\S|(?i:bearer|basic|cookie|pass|\bis)[ \t]")
+_LONG_HELD = 2048
+_SHARE = 8
+"""What is held is looked at again once an eighth of it has come: each sign is read a few times, however small
+the pieces are."""
+_BREAK = re.compile(r"[^!#-&(-_a-~]")
+_SUSPECT = re.compile(r"[!#-&(-_a-~]{8}|[:=>][ \t]{0,4}\S|(?i:bearer|basic|cookie|pass|\bis)[ \t]")
 
 
 class Redactor:
@@ -65,16 +70,25 @@ class Redactor:
 class RedactedStream:
     """One text that comes in pieces: `take` gives what may be shown by now, `close` what is left."""
 
-    __slots__ = ("_held", "_redactor", "_shown")
+    __slots__ = ("_held", "_new", "_new_size", "_redactor", "_shown")
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._shown = ""
         self._held = ""
+        self._new: list[str] = []
+        self._new_size = 0
 
     def take(self, text: str) -> str:
         if not text:
             return ""
+        if self._held:
+            self._new.append(text)
+            self._new_size += len(text)
+            ends = len(self._held) < _LONG_HELD and _BREAK.search(text) is not None
+            if self._new_size * _SHARE < len(self._held) and not ends:
+                return ""
+            text = self._taken()
         whole, start = self._shown + self._held + text, len(self._shown)
         if not self._held and self._is_plain(whole, start, len(text)):
             self._shown = whole[-_CONTEXT:]
@@ -84,15 +98,20 @@ class RedactedStream:
         self._shown, self._held = whole[:end][-_CONTEXT:], whole[end:]
         return splice(whole, spans, start, end)
 
+    def _taken(self) -> str:
+        text, self._new, self._new_size = "".join(self._new), [], 0
+        return text
+
     def close(self) -> str:
         """The last of it: nothing follows that could make a secret of it."""
-        whole, start = self._shown + self._held, len(self._shown)
+        whole, start = self._shown + self._held + self._taken(), len(self._shown)
         self._shown = self._held = ""
         return splice(whole, self._redactor.spans(whole), start, len(whole)) if start < len(whole) else ""
 
     def _is_plain(self, whole: str, start: int, size: int) -> bool:
         """Whether a short piece has neither a part of a secret nor the beginning of one."""
-        if size > _SMALL or self._redactor.values.begins_in(whole, max(0, start - START + 1)):
+        values = self._redactor.values
+        if size > _SMALL or values.begins_in(whole, max(0, start - START + 1)) or values.led_to(whole):
             return False
         return not self._redactor.patterns or _SUSPECT.search(whole, max(0, start - 12)) is None
 
@@ -100,6 +119,7 @@ class RedactedStream:
         """Up to where a text is settled, whatever follows."""
         since = max(0, start - START + 1, len(whole) - _LONGEST_SPELLING)
         end = self._redactor.values.open_from(whole, since)
+        end = min(end, len(whole) - self._redactor.values.led_to(whole))
         if self._redactor.patterns:
             end = min(end, may_go_on(whole))
         # A secret that reaches the end may be longer than what is there by now.
@@ -112,6 +132,8 @@ class RedactedStream:
 def splice(text: str, spans: list[Span], start: int = 0, end: int | None = None) -> str:
     """The part of a text from `start` to `end`, with the stand-in in place of these parts."""
     end = len(text) if end is None else end
+    if start >= end:
+        return ""
     if spans and STAND_IN in text:
         size = len(STAND_IN)  # what is hidden stays hidden, though a value were a part of the stand-in
         spans = [span for span in spans if text.find(STAND_IN, max(0, span[1] - size), span[0] + size) < 0]

@@ -12,6 +12,7 @@ import html
 import json
 import re
 import sys
+import threading
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus
@@ -22,7 +23,7 @@ from hermes.state.redaction.runs import Span, runs
 
 LEAST_LENGTH = 6
 START = 4
-"""So many first characters of a value tell that it may have begun; fewer tell nothing, and hide nothing."""
+"""So many first characters of a value tell that it may have begun; fewer tell so where a word begins."""
 _CHUNK, _LEAST_CHUNK = 48, 12
 """Long values are looked for in parts, so that a line of one is recognised without the others."""
 _WORD = 8
@@ -70,21 +71,23 @@ class _Needles(Struct, frozen=True, kw_only=True):
 
 class _Search(Struct, frozen=True, kw_only=True):
     """All that is looked for. `spellings` stand in a text as they are; `raw` are found in dumps; `starts`
-    are the spellings by their first characters."""
+    are the spellings by their first characters, `leads` the fewer ones with which values begin."""
 
     spellings: tuple[str, ...] = ()
     squeezed: _Needles = field(default_factory=_Needles)
     hex: _Needles = field(default_factory=_Needles)
     raw: tuple[bytes, ...] = ()
     starts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    leads: frozenset[str] = frozenset()
 
 
 class LoadedValues:
     """The values that are never shown. Learning and searching may happen in different threads."""
 
-    __slots__ = ("_search", "_values")
+    __slots__ = ("_learning", "_search", "_values")
 
     def __init__(self) -> None:
+        self._learning = threading.Lock()
         self._values: dict[str, None] = {}
         self._search = _Search()
 
@@ -101,11 +104,16 @@ class LoadedValues:
         return self._search
 
     def learn(self, values: Iterable[str]) -> None:
+        values = tuple(values)  # they may be those of another, which has a lock of its own
+        with self._learning:
+            self._learn(values)
+
+    def _learn(self, values: Iterable[str]) -> None:
         known = self._values
         new = [value for value in dict.fromkeys(values) if len(value) >= LEAST_LENGTH and value not in known]
         if not new:
             return
-        self._values |= dict.fromkeys(new)
+        self._values = {**known, **dict.fromkeys(new)}
         before, lines = self._search, dict.fromkeys(line for value in new for line in _lines(value))
         spellings, starts = dict.fromkeys(before.spellings), dict(before.starts)
         squeezed: list[bytes] = []
@@ -134,6 +142,7 @@ class LoadedValues:
             hex=before.hex.plus(hexed),
             raw=tuple(raw),
             starts=starts,
+            leads=before.leads | {line[:size] for line in lines for size in range(1, START)},
         )
 
     def spans(self, text: str) -> list[Span]:
@@ -164,6 +173,14 @@ class LoadedValues:
         """Whether something begins there as a value does."""
         starts = self._search.starts
         return any(text[place : place + START] in starts for place in range(since, len(text) - START + 1))
+
+    def led_to(self, text: str) -> int:
+        """How many characters at the end of a text may be the first few of a value that is a word there."""
+        leads = self._search.leads
+        for size in range(min(START - 1, len(text)), 0, -1) if leads else ():
+            if text[-size:] in leads and not text[-size - 1 : -size].isalnum():
+                return size
+        return 0
 
     def open_from(self, text: str, since: int = 0) -> int:
         """Where a value may have begun in a text whose end is not there yet; else the length of the text."""
