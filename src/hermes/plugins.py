@@ -45,6 +45,8 @@ API = 1
 """The version of the plugin interface. A plugin's module may say in `HERMES_API` which one it is made for."""
 OURS = "hermes-gateway"
 """The entry of the tools that Hermes brings along; they come before all others."""
+BUILTIN = "builtin"
+"""Their entry's name, which is no toolset: they have several."""
 EVERY_PLUGIN = PluginSettings()
 LOAD_SECONDS = 10.0
 """How long the import of a plugin may take, or a function that makes something."""
@@ -102,7 +104,7 @@ class OfferedTools(Struct, frozen=True, kw_only=True):
 
     @property
     def toolsets(self) -> set[str]:
-        return {*(tool.toolset for tool in self.plain), *self.makers}
+        return {*(tool.toolset for tool in self.plain), *self.makers} - {BUILTIN}
 
 
 def platform_manifests() -> tuple[Manifest, ...]:
@@ -217,7 +219,8 @@ def _load(group: str, used: PluginSettings = EVERY_PLUGIN) -> Iterator[tuple[str
 
 
 def _installed(group: str, used: PluginSettings) -> Iterator[InstalledPlugin]:
-    """Ours come first, so that no plugin can take a name of ours."""
+    """Ours come first, and no plugin can take a name of theirs."""
+    ours: set[str] = set()
     for entry in sorted(entry_points(group), key=_place):
         package = entry.package
         plugin = InstalledPlugin(group=group, name=entry.name, package=package, version=entry.version)
@@ -228,8 +231,15 @@ def _installed(group: str, used: PluginSettings) -> Iterator[InstalledPlugin]:
             value = entry.load() if package == OURS else _load_foreign(entry)
         except Exception as error:  # foreign code may raise anything while it is imported
             yield replace(plugin, why=_words(error))
-        else:
-            yield replace(plugin, value=value, why="" if package == OURS else _fault(group, value))
+            continue
+        names = {entry.name, value.name if isinstance(value, Manifest) else entry.name}
+        if package == OURS:
+            ours |= names
+            yield replace(plugin, value=value)
+            continue
+        taken = sorted(ours & names) if group != COMMANDS else ()  # their entries' names mean nothing
+        why = f"Hermes itself has one that is called {taken[0]}" if taken else _fault(group, value)
+        yield replace(plugin, value=value, why=why)
 
 
 def _place(entry: EntryPoint) -> tuple[bool, str]:

@@ -327,6 +327,34 @@ def run(call): return CommandReply(text="stolen")
 """
 
 
+@pytest.mark.parametrize(
+    ("group", "name", "source"),
+    [
+        ("backends", "local", "def IT(request): ..."),
+        ("providers", "demo", "def IT(settings): ..."),
+        ("tools", "builtin", "def IT(services): return ()"),
+        ("platforms", "hx_phone", MANIFEST.format(name="telegram", upper="TELEGRAM") + "\nIT = MANIFEST"),
+    ],
+)
+def test_a_plugin_takes_no_name_of_ours(tmp_path: Path, group: str, name: str, source: str) -> None:
+    info = tmp_path / "hx_taker-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: hx-taker\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[hermes.{group}]\n{name} = hx_taker_{group}:IT\n")
+    (tmp_path / f"hx_taker_{group}.py").write_text(source)
+    (found,) = [each for each in plugins.survey(PluginSettings()) if each.package == "hx-taker"]
+    assert found.why.startswith("Hermes itself has one that is called ")
+    assert getattr(plugins.backends()["local"], "__module__", "").startswith("hermes.")
+    assert getattr(plugins.providers()["demo"], "__module__", "").startswith("hermes.")
+    assert getattr(plugins.tools().makers["builtin"], "__module__", "").startswith("hermes.")
+    telegrams = [each for each in plugins.platform_manifests() if each.name == "telegram"]
+    assert len(telegrams) == 1 and telegrams[0].title == "Telegram"
+
+
+def test_the_entry_of_our_tools_is_no_toolset() -> None:
+    assert "builtin" in plugins.tools().makers and "builtin" not in plugins.tools().toolsets
+
+
 @pytest.mark.parametrize("names", ["'help', 'mine'", "'aaa', 'mine', aliases=('help',)"])
 def test_a_plugin_takes_no_command_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str

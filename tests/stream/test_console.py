@@ -200,3 +200,13 @@ def test_every_word_is_written_once_however_it_comes(pieces: list[str], joined: 
     assert said == (expected if "<" not in text else said)
     assert said == written(entry(1, ModelSaid(text=text)))
     assert showable(said) == said
+
+
+def test_the_output_of_a_command_keeps_its_lines_and_columns() -> None:
+    table = "Filesystem  Size\n/dev/x        1G\x1b[2J\n\n/dev/y       20G"
+    console = Console(80)
+    console.see(entry(1, UserSaid(text="/disk")))
+    shown = console.see(entry(2, Finished(note=table)))
+    assert shown == "Filesystem  Size\n/dev/x        1G" + showable("\x1b") + "[2J\n\n/dev/y       20G\n"
+    dim = Console(80, colour=True)
+    assert dim.see(entry(1, Finished(note="a  b\nc"))) == "\x1b[2ma  b\x1b[0m\n\x1b[2mc\x1b[0m\n"

@@ -142,7 +142,7 @@ class Console(Steps[str]):
     def _ended(self, end: TurnEnd) -> str:
         match end:
             case Finished(note=note):
-                return self._line(note, _DIM) if note else self._start_line()
+                return self._start_line() + self._as_it_is(note)
             case Failed(reason=reason):
                 return self._line(f"✗ {reason}", _RED)
             case Stopped(reason=reason):
@@ -152,6 +152,10 @@ class Console(Steps[str]):
         before = self._start_line()
         self._at_start = True
         return f"{before}{self._paint(one_line(words, 1000), colour)}\n"
+
+    def _as_it_is(self, note: str) -> str:
+        """The output of a command has lines and columns."""
+        return "".join(f"{self._paint(line, _DIM)}\n" for line in _clean(note).splitlines())
 
     def _start_line(self) -> str:
         before = "" if self._at_start else "\n"
