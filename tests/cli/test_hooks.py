@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import PATIENCE, gateway, hermes
+from tests.cli.command import PATIENCE, ROOT, gateway, hermes
 
 CODE = """
 def handle(event, context):
@@ -80,6 +80,20 @@ def test_test(home: Path) -> None:
 def test_bad_words(home: Path, words: list[str], told: str) -> None:
     said = hermes(home, "hooks", "test", *words)
     assert said.code == 1 and told in said.err and said.clean
+
+
+def test_hooks_of_plugins_are_tried_too(home: Path) -> None:
+    site = home.parent / "site"
+    (site / "hx_hook-1.dist-info").mkdir(parents=True)
+    (site / "hx_hook-1.dist-info" / "METADATA").write_text("Name: hx-hook\nVersion: 1\n")
+    entries = "[hermes.hooks]\nfaulty = hx_hook:faulty\nodd = hx_hook:odd\n"
+    (site / "hx_hook-1.dist-info" / "entry_points.txt").write_text(entries)
+    source = "def faulty(event, context): raise RuntimeError('no ' + context['x'])\n"
+    (site / "hx_hook.py").write_text(source + "def odd(event, context): return {1, 2}\n")
+    path = {"PYTHONPATH": f"{ROOT / 'src'}:{site}"}
+    tried = hermes(home, "hooks", "test", "agent:start", "--json", '{"x": "ink"}', **path)
+    assert tried.code == 1 and "faulty: failed: RuntimeError" in tried.out, tried.err
+    assert "RuntimeError: no ink" in tried.out and "odd: answered" in tried.out
 
 
 def test_a_gateway_with_hooks_and_a_boot_file(home: Path) -> None:

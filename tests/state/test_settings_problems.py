@@ -91,6 +91,11 @@ CASES = {
     "routes that are no list": ("routes:\n  match: {}", 2, "must be a list"),
     "a route that is a text": ("routes: [main]", 1, "Below routes[0] must stand"),
     "a wrong platform block": ("telegram: on", 1, "not a single value"),
+    "a wrong fact of a model": (
+        "models: {strange-1: {context_length: 50000, price_in: abc}}",
+        1,
+        "models.strange-1 does not count",
+    ),
     "a wrong enabled": ("telegram:\n  enabled: fasle", 2, "false is used"),
     "a placeholder": ("telegram:\n  token: <your token>", 2, "placeholder"),
     "a second document": ("agent: {}\n---\nmodel: x", 2, "second document"),

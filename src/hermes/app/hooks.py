@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -163,7 +164,9 @@ class PluginHookRunner:
                     result = asyncio.run(result)
             except BaseException as error:  # a plugin's code may raise anything; the breaker counts it
                 self._busy.discard(hook.name)
-                answer.set_exception(Unreachable(type(error).__name__))
+                why = Unreachable(type(error).__name__)
+                why.add_note("".join(traceback.format_exception(error)))  # it may quote people
+                answer.set_exception(why)
             else:
                 self._busy.discard(hook.name)
                 answer.set_result(result)

@@ -16,7 +16,7 @@ from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.output import Column
 from hermes.control.hooks.dispatch import read_ruling
 from hermes.domain.errors import Unreachable, UserError
-from hermes.domain.hooks import EVENTS, SELECT_AGENT, Hook, is_asked, is_event
+from hermes.domain.hooks import EVENTS, SELECT_AGENT, Hook, HookRunner, is_asked, is_event
 from hermes.domain.text import one_line
 from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import HomeHooks, read_hooks
@@ -29,7 +29,7 @@ _LINES_SHOWN = 20
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
     add("list", "List the hooks of this home and of plugins, and their state.", _list, JSON)
-    summary = "Call the hooks that follow an event, each in its own process. Nothing else happens."
+    summary = "Call the hooks that follow an event, those of plugins too. Nothing else happens."
     tested = add("test", summary, _test, {"event": "its name, like agent:end or command:new"})
     declare(tested, {"--json CONTEXT": "the context they get"}, dest="context", default="{}")
 
@@ -76,11 +76,19 @@ def _test(command: CliCommand) -> int:
         raise UserError(f"There is no event “{one_line(event, 60)}”.", hint=hint)
     context = _context(command.asked.context)
     _tell_problems(command, found)
-    following = [hook for hook in found.hooks if hook.follows(event)]
+    from hermes.app.hooks import PluginHookRunner  # brings all of the gateway along
+
+    used = load_settings(command.home, command.environ).settings.plugins
+    added = PluginHookRunner(plugins.hooks(used))
+    groups: list[tuple[Sequence[Hook], HookRunner]] = [
+        (found.hooks, HookProcesses(command.home, command.environ)),
+        (added.hooks, added),
+    ]
+    following = [(hook, runner) for hooks, runner in groups for hook in hooks if hook.follows(event)]
     if not following:
         console.line(f"No hook follows {event}.")
         return 0
-    results = asyncio.run(_call_all(command, following, event, context))
+    results = asyncio.run(_call_all(following, event, context))
     for name, said in results:
         console.line(f"{name}: {said}")
     return 1 if any(said.startswith("failed") for _, said in results) else 0
@@ -99,19 +107,19 @@ def _context(text: str) -> dict[str, Any]:
 
 
 async def _call_all(
-    command: CliCommand, hooks: Sequence[Hook], event: str, context: dict[str, Any]
+    hooks: Sequence[tuple[Hook, HookRunner]], event: str, context: dict[str, Any]
 ) -> list[tuple[str, str]]:
-    processes = HookProcesses(command.home, command.environ)
     try:
-        return [(hook.name, await _call(processes, hook, event, context)) for hook in hooks]
+        return [(hook.name, await _call(runner, hook, event, context)) for hook, runner in hooks]
     finally:
-        await processes.close()
+        for runner in {runner for _, runner in hooks}:
+            await runner.close()
 
 
-async def _call(processes: HookProcesses, hook: Hook, event: str, context: dict[str, Any]) -> str:
+async def _call(runner: HookRunner, hook: Hook, event: str, context: dict[str, Any]) -> str:
     began = time.monotonic()
     try:
-        heard = await processes.call(hook, event, context)
+        heard = await runner.call(hook, event, context)
         if is_asked(event) and event != SELECT_AGENT:
             read_ruling(hook.name, heard.answer)
     except Unreachable as error:
@@ -121,4 +129,4 @@ async def _call(processes: HookProcesses, hook: Hook, event: str, context: dict[
         return f"failed: {one_line(str(error), 200)}{meaning}{shown}"
     seconds = time.monotonic() - began
     printed = f", printed: {one_line(heard.output, 200)}" if heard.output.strip() else ""
-    return f"answered {one_line(json.dumps(heard.answer), 300)} in {seconds:.2f} s{printed}"
+    return f"answered {one_line(json.dumps(heard.answer, default=repr), 300)} in {seconds:.2f} s{printed}"

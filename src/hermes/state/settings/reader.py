@@ -44,6 +44,7 @@ _TABLES = """agents auxiliary models platforms quick_commands reset_by_type rese
     platform_toolsets"""
 TABLES = tuple(_TABLES.split())
 """Settings that hold any number of sections, in the order of reading: others name agents."""
+_VOIDED = frozenset(("models", "quick_commands", "auxiliary"))
 _LIMITS = frozenset(
     knob.name
     for section in (declared.Settings, PlatformSettings, *values.sections(declared.Settings).values())
@@ -95,6 +96,17 @@ def is_lost_limit(path: str, meant: str) -> bool:
     if ".keys." in path or (path.startswith("agents.") and "toolset" in name):
         return False
     return meant.rpartition(".")[2] in _LIMITS or (path.startswith("agents.") and name in PLATFORM_FIELDS)
+
+
+def _remedy(error: values.WrongValue, path: str) -> str:
+    """What to do, or what counts meanwhile: entries of some tables do not count at all with a mistake."""
+    head = path.partition(".")[0]
+    voided = path.rpartition(".")[0] if head in _VOIDED else head if head.startswith("routes[") else ""
+    return (
+        f"{values.MEANWHILE}{one_line(voided)} does not count."
+        if voided and not error.meant
+        else error.remedy
+    )
 
 
 def suggestion(path: str, siblings: list[str]) -> str:
@@ -508,7 +520,7 @@ class SettingsReader:
             if path in _DENY:
                 self.findings.stop(node.line, message, "Write each command as a text in quotes.")
             else:
-                self.findings.problem(node.line, message, error.remedy)
+                self.findings.problem(node.line, message, _remedy(error, path))
             return values.fallback(knob)
 
     def checked_value(self, knob: values.SettingSpec, node: YamlNode, path: str) -> Any:
