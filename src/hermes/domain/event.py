@@ -89,7 +89,8 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 class ModelSaid(Struct, frozen=True, kw_only=True):
     """One whole reply of the model, or, if `partial`, what was said before it was interrupted. Of `thought`,
-    the last `thought_late` characters came after its first word."""
+    the last `thought_late` characters came after its first word. `links_cut` says that it was kept with an
+    address cut short, which could have carried data away."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -100,6 +101,7 @@ class ModelSaid(Struct, frozen=True, kw_only=True):
     partial: bool = False
     usage: Usage = field(default_factory=Usage)
     kept: Kept | None = None
+    links_cut: bool = False
 
 
 class ToolStarted(Struct, frozen=True, kw_only=True):

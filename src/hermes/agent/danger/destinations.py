@@ -1,12 +1,17 @@
 """Where a command would send something, as far as its words tell, and whether what it prints may be others'.
 
-A look at words, not at what runs: after words from outside were read, a command that names a host is asked
-for unless the person named that host, and one whose host cannot be told is asked for too. What really keeps
+Judged by the programs that it runs, as the judge of dangerous commands reads it; a command that cannot be
+read is judged by its words. After words from outside were read, a command that names a host is asked for
+unless the person named that host, and one whose host cannot be told is asked for too. What really keeps
 commands from the network is the sandbox."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from hermes.agent.danger.shell.expand import UNKNOWN
 
 
 def _listed(text: str) -> frozenset[str]:
@@ -14,97 +19,141 @@ def _listed(text: str) -> frozenset[str]:
 
 
 _REACHING = _listed(
-    "gh glab npx uvx pipx kubectl aws gcloud gsutil az mailx sendmail mutt msmtp swaks mosquitto_pub grpcurl "
-    "yt-dlp s3cmd restic borg chromium google-chrome firefox xdg-open"
+    "gh glab npx uvx pipx bunx pnpx kubectl aws gcloud gsutil az mailx sendmail mutt msmtp swaks "
+    "mosquitto_pub grpcurl yt-dlp s3cmd restic borg chromium google-chrome firefox xdg-open"
 )
 _BY_VERB = {
-    "git": "clone fetch pull push ls-remote remote submodule archive send-email",
+    "git": "clone fetch pull push ls-remote remote submodule send-email",
     "svn hg": "clone checkout co update up pull push commit",
     "pip pip3 uv poetry gem composer brew apt apt-get dnf": "install add download publish sync update",
     "npm pnpm yarn bun": "install i ci add view publish exec dlx x create login",
     "cargo": "install publish add search fetch",
     "docker podman": "pull push run build login exec",
+    "go": "get install mod generate",
+    "getent": "hosts ahosts ahostsv4 ahostsv6",
 }
 """Programs that reach other machines with some of their verbs only."""
 _VERBS = {name: _listed(verbs) for names, verbs in _BY_VERB.items() for name in names.split()}
 _TO_A_HOST = _listed(
     "curl wget aria2c lynx w3m elinks xh httpie lwp-request ftp sftp scp ssh rsync rclone nc ncat netcat "
-    "socat telnet dig nslookup drill getent whois ping ping6 traceroute tracepath mtr websocat"
+    "socat telnet dig nslookup drill getent whois ping ping6 traceroute tracepath mtr websocat "
+    "http https host fetch links mail"
 )
-_ONLY_FIRST = _listed("http https host fetch links mail go open")
-"""Programs that are ordinary words elsewhere in a command."""
+_ALL = _REACHING | _TO_A_HOST | _VERBS.keys()
+_BY_PATH = _listed("gh glab npx uvx pipx bunx pnpx kubectl aws gcloud gsutil az") | (
+    _VERBS.keys() - {"getent"}
+)
+"""Programs whose words are names of packages and files: a host has a path or a port behind it."""
 _TEXT_ONLY = _listed(
     "echo printf cat grep egrep fgrep rg sed tee head tail wc sort uniq cut tr ls cd pwd mkdir touch rm cp "
-    "mv test true false export read : [ [[ jq diff find less date"
+    "mv test true false export read : [ [[ jq diff find less date which type man apropos whatis"
 )
 _OWN_OUTPUT = _listed(
     "echo printf date pwd whoami uname df du free uptime id hostname nproc which mkdir touch rm rmdir cp mv "
     "chmod ln cd export true false sleep kill test [ : wait"
 )
-_LEADING = _listed("sudo env command exec nohup time nice then do else if while until ! {")
 _FILES = _listed(
-    "py js ts json yaml yml toml txt md rst html css csv log sh lock cfg ini xml gz zip tar whl png jpg pdf"
+    "py js ts json yaml yml toml txt md rst html css csv log sh lock cfg ini xml gz zip tar whl png jpg pdf "
+    "tsx jsx mts cts mjs cjs rs go java kt c h cc cpp hpp rb php swift scala sql proto ipynb tf vue conf pem"
 )
 _INSIDE = _listed("localhost 127.0.0.1 ::1 0.0.0.0")
+_OPTIONS_WITH_VALUE = _listed(
+    "-C -c --git-dir --work-tree --prefix --directory --project -H --host --context"
+)
+_SAYS_ITSELF = _listed("--version -V --help -h help version")
+_ABOUT_COMMITS = _listed("commit log grep tag notes show diff blame status")
+_LISTS = _listed("-v --verbose get-url show")
+_FROM_A_FILE = _listed("-K --config -i --input-file")
 UNTOLD = "?"
-_PARTS = re.compile(r"\|\||&&|[;&|\n]|\$\(|`|[<>]\(|\bdo\b|\bthen\b|\(")
-_WORD = re.compile(r"[^\s'\"]+")
-_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
+_WORDS = re.compile(r"[^\s'\"]+")
+_SPLIT = re.compile(r"[;&|\n]+")
 _URL_HOST = re.compile(
     r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?:[^\s/@'\"]{0,200}@)?"
     r"(\[[0-9a-fA-F:.%]{2,60}\]|[^\s/:?#'\"\\<>|&;)]{1,260})"
 )
 _AT_HOST = re.compile(r"[\w.+\-]{1,80}@([\w\-]{1,80}(?:\.[\w\-]{1,80}){0,10})")
 _BARE_HOST = re.compile(
-    r"(?<![\w./@=~\-])((?:[\w\-]{1,80}\.){1,12}[A-Za-z]{2,24}|\d{1,3}(?:\.\d{1,3}){3})(?![\w(\-]|\.\w)"
+    r"(?<![\w./@=~\-])((?:[\w\-]{1,80}\.){1,12}[A-Za-z]{2,24}|\d{1,3}(?:\.\d{1,3}){3})(?![\w(\-]|\.\w)([/:]?)"
 )
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/([^\s/]{1,260})")
-_FILLED_IN = re.compile(r"[$`{*?\\]")
+_FILLED_IN = re.compile(rf"[$`{{*?\\{UNKNOWN}]")
 _INSIDE_WORD = re.compile(r"(?:^|[\s/'\"])(?:localhost|127\.0\.0\.1|\[::1\])(?=[:/\s'\"]|$)")
 
 
-def programs(command: str) -> set[str]:
-    """The first word of each part of a command line."""
-    found = set()
-    for part in _PARTS.split(command):
-        words = (word for word in _WORD.findall(part) if not _ASSIGNED.match(word) and word not in _LEADING)
-        first = next(words, "")
-        if first:
-            found.add(first.rpartition("/")[2])
-    return found
+@lru_cache(maxsize=32)
+def _runs(command: str) -> tuple[tuple[str, ...], ...]:
+    """The programs that a command runs, each with its words and with what it is fed; without a name, what
+    cannot be read."""
+    from hermes.agent.danger.judge import follow
+    from hermes.agent.danger.paths import CommandScope
+
+    judge = follow(command, CommandScope(cwd="/", workspace="/", home="/"), None)
+    if any(finding.rule == "text.unreadable" for finding in judge.findings):
+        parts = (_WORDS.findall(part) for part in _SPLIT.split(command))
+        return tuple(("", *words) for words in parts if words)
+    return tuple(judge.calls)
 
 
 def reaches_out(command: str) -> bool:
-    """Whether it may fetch or send: a program for that is among its words, or an address."""
-    names = _names(command)
-    if not (_REACHING | _TO_A_HOST).isdisjoint(names) or _SOCKET.search(command):
-        return True
-    if any(not _VERBS[name].isdisjoint(names) for name in names & _VERBS.keys()):
-        return True
-    if not _ONLY_FIRST.isdisjoint(programs(command)):
-        return True
-    return _URL_HOST.search(command) is not None and not programs(command) <= _TEXT_ONLY
+    """Whether it may fetch or send: it runs a program for that, or one that is given an address."""
+    return _SOCKET.search(command) is not None or any(map(_reaches, _runs(command)))
+
+
+def _reaches(call: Sequence[str]) -> bool:
+    name, *words = call
+    if not name:
+        programs = {word.rpartition("/")[2] for word in words}
+        return not _ALL.isdisjoint(programs) or any(map(_URL_HOST.search, words))
+    if words and _SAYS_ITSELF.issuperset(words):
+        return False
+    if name in _VERBS:
+        verbs = _verbs(words)
+        if verbs[:1] == ["remote"]:
+            return bool(verbs[1:2]) and verbs[1] not in _LISTS
+        if name == "git" and _ABOUT_COMMITS.issuperset(verbs[:1]):
+            return False
+        return not _VERBS[name].isdisjoint(verbs[: 1 if name == "git" else 2]) or _has_url(name, words)
+    return name in _REACHING or name in _TO_A_HOST or UNKNOWN in name or _has_url(name, words)
+
+
+def _has_url(name: str, words: Sequence[str]) -> bool:
+    return name not in _TEXT_ONLY and any(map(_URL_HOST.search, words))
+
+
+def _verbs(words: Sequence[str]) -> list[str]:
+    found, skip = [], False
+    for word in words:
+        if not skip and not word.startswith("-"):
+            found.append(word)
+        skip = not skip and word in _OPTIONS_WITH_VALUE
+    return found
 
 
 def destinations(command: str) -> tuple[str, ...]:
     """The hosts that it names beside this machine; a part that the shell fills in is told as `?`."""
-    if not reaches_out(command):
-        return ()
-    found: list[str] = []
-    for part in re.split(r"[;&|\n]+", command):
-        hosts = [match[1] for pattern in (_URL_HOST, _AT_HOST, _SOCKET) for match in pattern.finditer(part)]
-        hosts += [host for host in _BARE_HOST.findall(part) if host.rpartition(".")[2].lower() not in _FILES]
-        if not hosts and not _INSIDE_WORD.search(part) and "$" in part.replace("`", "$"):
-            hosts = [] if _TO_A_HOST.isdisjoint(_names(part)) else [UNTOLD]
-        found += (UNTOLD if _FILLED_IN.search(host) else host.strip("[].").lower() for host in hosts)
-    return tuple(dict.fromkeys(host for host in found if host and host not in _INSIDE))
+    found = _SOCKET.findall(command)
+    for call in _runs(command):
+        if _reaches(call):
+            found += _hosts(call[0], call[1:])
+    told = (UNTOLD if _FILLED_IN.search(host) else host.strip("[].").lower() for host in found)
+    return tuple(dict.fromkeys(host for host in told if host and host not in _INSIDE))
 
 
-def _names(command: str) -> set[str]:
-    """Every word that could be a program's name, without its folder."""
-    return {word.rpartition("/")[2] for word in re.split(r"[^\w./+\-]+", command)}
+def _hosts(name: str, words: Sequence[str]) -> list[str]:
+    text = " ".join(words)
+    hosts = _URL_HOST.findall(text)
+    is_code = name and name not in _ALL and UNKNOWN not in name
+    hosts += () if is_code else _AT_HOST.findall(text)
+    for host, behind in () if is_code else _BARE_HOST.findall(text):
+        if behind or (name not in _BY_PATH and host.rpartition(".")[2].lower() not in _FILES):
+            hosts.append(host)
+    if hosts or _INSIDE_WORD.search(text) or (name and name not in _TO_A_HOST):
+        return hosts
+    untold = UNKNOWN in text or "$" in text or "`" in text or not _FROM_A_FILE.isdisjoint(words)
+    return [UNTOLD] if untold else []
 
 
 def prints_own(command: str) -> bool:
     """Whether what it prints cannot be anybody's words: not a file's, not a program's that reads some."""
-    return programs(command) <= _OWN_OUTPUT
+    calls = _runs(command)
+    return bool(calls) and {call[0] for call in calls} <= _OWN_OUTPUT

@@ -112,6 +112,8 @@ class CommandJudge(Struct):
     aliases: dict[str, str] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
     ran: set[str] = field(default_factory=set)
+    calls: list[tuple[str, ...]] = field(default_factory=list)
+    """Each program that would run, with its words and with what it would be fed."""
     readers: set[str] = field(default_factory=set)
     """Shells and interpreters that run what will come on their standard input."""
     certain: bool = True
@@ -294,6 +296,7 @@ class CommandJudge(Struct):
             self.find("text.hidden", shown)
         call = ShellCall(judge=self, name=names.program_name(name), args=args, feed=feed, shown=shown)
         self.ran.add(call.name)
+        self.calls.append((call.name, *words[1:], *filter(None, [call.fed])))
         if call.name in names.TERMINALS:
             self.readers.add(call.name)
         if call.name in names.EVALUATORS:

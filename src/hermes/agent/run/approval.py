@@ -10,8 +10,9 @@ import json
 import logging
 from collections.abc import Mapping
 
-from hermes.agent.run.links import carries_data, host_of, urls_in
-from hermes.agent.run.taint import has_read_outside, is_host_named, is_named
+from hermes.agent.run.addresses import carries_data, host_of
+from hermes.agent.run.links import urls_in
+from hermes.agent.run.taint import has_read_outside, is_named, named_hosts
 from hermes.domain.border import Border
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import SessionId
@@ -63,7 +64,7 @@ async def is_destination_named(run: Run, ask: ApprovalPrompt) -> bool:
     """It is about writing to chats, and each is the chat of the turn or was named by who speaks in it; or
     about hosts that were all named. What the model wrote does not count, only where it leads."""
     if ask.hosts:
-        return all(is_host_named(run, host) for host in ask.hosts)
+        return all(map(named_hosts(run), ask.hosts))
     chats = () if ask.spelled is None else await ask.spelled(run.turn.agent, run.turn.id)
     if not chats:
         return False

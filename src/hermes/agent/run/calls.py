@@ -20,7 +20,7 @@ from hermes.agent.run.approval import approval_prompt, is_granted
 from hermes.agent.run.delta_queue import DeltaQueue
 from hermes.agent.run.dispatch import Dispatcher, tell_broken, waiting_for
 from hermes.agent.run.links import without_links
-from hermes.agent.run.taint import has_read_outside, is_host_named
+from hermes.agent.run.taint import has_read_outside, named_hosts
 from hermes.agent.run.toolbox import TurnTools
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
@@ -228,7 +228,7 @@ def _shown(run: Run, text: str) -> str:
     """A question as it is put to people: no preview fetches an address of which nobody has yet approved."""
     if not has_read_outside(run):
         return text
-    return without_links(text, lambda host: is_host_named(run, host), whole=True)
+    return without_links(text, named_hosts(run), whole=True)
 
 
 async def _approval(run: Run, call: ToolCall, bench: TurnTools) -> Asked | ToolStarted | None:

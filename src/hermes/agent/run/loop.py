@@ -15,11 +15,11 @@ from hermes.agent.call_repair import repair_calls
 from hermes.agent.context.transcript_messages import CONTINUE, notes_of
 from hermes.agent.run.calls import CallRunner, call_steps, close_lost_calls
 from hermes.agent.run.dispatch import Dispatcher, RoleModel
-from hermes.agent.run.links import DEFUSED, LinkFilter
+from hermes.agent.run.links import LinkFilter
 from hermes.agent.run.opinion import SecondModel
 from hermes.agent.run.progress import TurnProgress, read_progress
 from hermes.agent.run.speech import ReplyStream, RetryBackoff, fault_sentence
-from hermes.agent.run.taint import has_read_outside, is_host_named
+from hermes.agent.run.taint import has_read_foreign, has_read_outside, named_hosts
 from hermes.agent.run.toolbox import TurnTools, attended_tools
 from hermes.domain.call_options import NO_OPTIONS, CallOptions
 from hermes.domain.clock import Clock
@@ -172,11 +172,13 @@ class AgentLoop:
         if not has_read_outside(run):
             return None
 
+        is_named, strict = named_hosts(run), has_read_foreign(run)
+
         def is_known(host: str) -> bool:
             trusted = any(host == name or host.endswith(f".{name}") for name in self._link_hosts())
-            return trusted or is_host_named(run, host)
+            return trusted or is_named(host)
 
-        return lambda: LinkFilter(is_known)
+        return lambda: LinkFilter(is_known, strict=strict)
 
     def _end(self, run: Run, progress: TurnProgress, view: TurnView) -> Finished | Failed | None:
         """How the turn ends if nothing more is said to it, or None if the model has to speak again."""
@@ -293,10 +295,10 @@ def _results(view: TurnView) -> str:
 def _note(run: Run, view: TurnView, last: ModelSaid, *, cut: bool) -> str:
     notes = []
     records = (entry.record for entry in turn_entries(run.transcript, run.turn.id))
-    replies = [last.text, *(record.text for record in records if isinstance(record, ModelSaid))]
+    replies = [last, *(record for record in records if isinstance(record, ModelSaid))]
     if cut:
         notes.append(CUT)
-    if has_read_outside(run) and any(map(DEFUSED.search, replies)):
+    if any(reply.links_cut for reply in replies):
         notes.append(LINKS_CUT)
     if view.unknown:
         names = ", ".join(dict.fromkeys(view.unknown))

@@ -140,6 +140,7 @@ class ReplyStream:
             thought_late=self._thought_late,
             partial=True,
             ending=Ending.BROKEN,
+            links_cut=self._links is not None and self._links.cut,
         )
 
     async def hear(self, request: ModelRequest, scope: Scope) -> AsyncIterator[Live]:
@@ -242,6 +243,7 @@ class ReplyStream:
             ending=Ending.CALLS if end.calls else end.ending,
             usage=end.usage,
             kept=end.kept,
+            links_cut=self._links is not None and self._links.cut,
         )
 
 

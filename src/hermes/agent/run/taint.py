@@ -7,7 +7,8 @@ them (docs/decisions/0021)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 
 from hermes.agent.call_repair import read_arguments
 from hermes.agent.danger.destinations import prints_own
@@ -20,15 +21,20 @@ from hermes.domain.turn import Cause
 
 _READERS = frozenset({"read_file", "search_files", "terminal", "process"})
 _SCANNED = "outside"
+_HOST = re.compile(r"(?<![\w.\-@])[\w\-]+(?:\.[\w\-]+)*")
 _OPENING = r"(\[{<\"'«„“‘`*"
 _CLOSING = r".;:!?)\]}>\"'»”’`*…"
 
 
 def has_read_outside(run: Run) -> bool:
     """Whether somebody else's words may speak through the model in this turn."""
-    if run.turn.input.guidance.outside or _is_from(run, SourceKind.WEBHOOK):
-        return True
-    return _sees_foreign(run) or _has_read_files(turn_entries(run.transcript, run.turn.id))
+    return has_read_foreign(run) or _has_read_files(turn_entries(run.transcript, run.turn.id))
+
+
+def has_read_foreign(run: Run) -> bool:
+    """Whether they do for certain: more than files of the workspace and what commands print was read."""
+    outside = run.turn.input.guidance.outside or _is_from(run, SourceKind.WEBHOOK)
+    return outside or _sees_foreign(run)
 
 
 def _sees_foreign(run: Run) -> bool:
@@ -67,11 +73,27 @@ def is_named(run: Run, forms: Sequence[str]) -> bool:
     return any(_stands_alone(form, words) for form in forms)
 
 
-def is_host_named(run: Run, host: str) -> bool:
-    """Whether the person named a host, alone or in an address."""
-    words = "\n".join(_own_words(run)).lower()
-    pattern = rf"(?<![\w.\-@])(?:www\.)?{re.escape(host.lower().removeprefix('www.'))}(?![\w\-]|\.\w)"
-    return bool(host) and re.search(pattern, words) is not None
+def named_hosts(run: Run) -> Callable[[str], bool]:
+    """Whether the person named a host, alone or in an address. Their words are read once, when it is first
+    asked."""
+
+    @cache
+    def words() -> str:
+        return "\n".join(_own_words(run)).lower()
+
+    @cache
+    def names() -> frozenset[str]:
+        return frozenset(name.removeprefix("www.") for name in _HOST.findall(words()))
+
+    def is_named(host: str) -> bool:
+        host = host.lower().removeprefix("www.")
+        if _HOST.fullmatch(host):
+            return host in names()
+        return (
+            bool(host) and re.search(rf"(?<![\w.\-@:]){re.escape(host)}(?![\w\-:]|\.\w)", words()) is not None
+        )
+
+    return is_named
 
 
 def _own_words(run: Run) -> Iterator[str]:
