@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from hermes.agent.run import taint
 from hermes.agent.run.approval import AFTER_OUTSIDE
 from hermes.agent.run.loop import LINKS_CUT
 from hermes.agent.run.toolbox import NOBODY
@@ -26,6 +27,7 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.message import Attachment, MediaKind
+from hermes.domain.outside import own_words
 from hermes.domain.ports.world import CommandResult
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.domain.turn import Cause, Guidance, Turn
@@ -254,6 +256,31 @@ async def test_links_of_an_answer_are_cut_and_it_is_said_once() -> None:
     assert isinstance(end, Finished) and end.note == LINKS_CUT
     whole = talk(*script)
     assert f"({LINK})" in str(await whole.say("read evil.example"))
+
+
+async def test_after_a_file_alone_only_what_is_clearly_opaque_is_cut() -> None:
+    commit = f"https://github.com/o/r/commit/{'3f2a9c1d' * 5} ![a](https://x.example/a.png) self[.]py"
+    chat = talk(order("terminal", command="cat notes.md"), say(f"See {commit}", pieces=7))
+    records = await chat.say("read my notes")
+    said = next(one for one in reversed(records) if isinstance(one, ModelSaid))
+    assert said.text == f"See {commit}" and not said.links_cut
+    assert isinstance(records[-1], Finished) and not records[-1].note
+    chat = talk(order("terminal", command="cat notes.md"), say(f"See {LINK}"))
+    end = (await chat.say("read my notes"))[-1]
+    assert isinstance(end, Finished) and end.note == LINKS_CUT
+
+
+async def test_the_persons_words_are_read_once_for_many_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def own(text: str, **more: Any) -> str:
+        read.append(text)
+        return own_words(text, **more)
+
+    monkeypatch.setattr(taint, "own_words", own)
+    answer = " ".join(f"https://site{n}.example/?d=5Jk8Yb37GqTz" for n in range(50))
+    await talk(call("page"), say(answer, pieces=50)).say("read site7.example")
+    assert 0 < len(read) <= 4
 
 
 async def test_a_question_and_a_message_carry_no_link() -> None:

@@ -78,7 +78,7 @@ class LinkFilter:
         self._is_dropped = False
         self._before = ""
         self._code = CodeMarks()
-        self._known: dict[str, bool] = {}
+        self._trusted_hosts: dict[str, bool] = {}
         self._pages: defaultdict[str, set[str]] = defaultdict(set)
         self._drawn: defaultdict[str, int] = defaultdict(int)
         self.cut = False
@@ -254,9 +254,9 @@ class LinkFilter:
 
     def _knows(self, url: str, host: str) -> bool:
         way = f"{url.partition(':')[0]} {host}"
-        if way not in self._known:
-            self._known[way] = self._is_known(host) or connects_inside(url, host)
-        return self._known[way]
+        if way not in self._trusted_hosts:
+            self._trusted_hosts[way] = self._is_known(host) or connects_inside(url, host)
+        return self._trusted_hosts[way]
 
 
 def without_links(text: str, is_known: KnownHost, *, strict: bool = True, whole: bool = False) -> str:
