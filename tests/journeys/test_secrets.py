@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import subprocess
@@ -10,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.concealing import withheld
+from hermes.domain.concealing import concealed, withheld
 from hermes.domain.errors import UserError
-from hermes.domain.event import ToolFinished
+from hermes.domain.event import Kept, ModelSaid, ToolFinished
 from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.declaring import STAND_IN
@@ -123,3 +124,49 @@ def test_no_shell_makes_something_else_of_what_stands_for_a_secret(tmp_path: Pat
     assert told.stdout.decode() == f"{STAND_IN} x={STAND_IN}\n"
     assert json.dumps(STAND_IN, ensure_ascii=False) == f'"{STAND_IN}"'
     assert not set(STAND_IN) & set("*?[]{}~$")
+
+
+@pytest.mark.parametrize(
+    "words", ["It is in /usr/local/lib/python3.11/site-packages", "密码 is kept in key=abcdefgh_x"]
+)
+async def test_what_was_held_back_is_kept_when_a_run_is_stopped(tmp_path: Path, words: str) -> None:
+    told, said, never = 0, asyncio.Event(), asyncio.Event()
+
+    async def beat() -> None:
+        nonlocal told
+        told += 1
+        if told >= len(words):
+            said.set()
+            await never.wait()
+
+    text = f"{words} and this is never said"
+    model = ScriptedModel(lambda request: Say(text=text, pieces=len(text), beat=beat))
+    home = tmp_path / "home"
+    async with ApiWorld(home=home, provider=model, environ={"EXAMPLE_API_KEY": WORD}) as api:
+        run = (await api.post("/v1/runs", {"input": "go"})).json["run_id"]
+        await said.wait()
+        await api.post(f"/v1/runs/{run}/stop")
+        for _ in range(2000):
+            if (await api.get(f"/v1/runs/{run}")).json["status"] == "cancelled":
+                break
+            await asyncio.sleep(0.01)
+    kept = b"".join(path.read_bytes() for path in home.glob("gateway.db*"))
+    assert words[:-3].encode() in kept
+
+
+async def test_of_a_value_that_was_cut_off_nothing_is_told() -> None:
+    secrets = Secrets({"KEY": KEY}, patterns=True)
+    stream = secrets.stream()
+    assert stream.take(f"The key is {KEY[:-2]}") + stream.close(cut=True) == "The key is "
+    stream = secrets.stream()
+    assert stream.take("It is in /usr/local/lib/x") + stream.close(cut=True) == "It is in /usr/local/lib/x"
+
+
+async def test_what_a_service_signed_goes_back_as_it_came_or_not_at_all() -> None:
+    secrets = Secrets({"KEY": KEY})
+    clean = Kept(format="f", model="m", text='{"signature": "x", "thinking": "hm"}')
+    said = ModelSaid(text="a", thought=f"it is {KEY}", kept=clean)
+    assert concealed(said, secrets.conceal).kept is clean
+    assert (
+        concealed(replace(said, kept=replace(clean, text=f'{{"t": "{KEY}"}}')), secrets.conceal).kept is None
+    )

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from hermes.domain.event import Answered, FaultCause, ModelSaid, Record, UserSaid
+from hermes.domain.event import Answered, FaultCause, Kept, ModelSaid, Record, UserSaid
 from hermes.domain.message import Attachment, ReplyTo
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import EarlierMessage, Guidance
@@ -34,6 +34,9 @@ def concealed(words: S, conceal: Conceal) -> S:
                 new = _arguments(value, conceal) if name == "arguments" else conceal(value)
         elif isinstance(value, _PARTS):
             new = concealed(value, conceal)
+        elif isinstance(value, Kept):
+            # A service may have signed it: it goes back as it came, or not at all.
+            new = value if conceal(value.text) == value.text else None
         elif isinstance(value, tuple) and value:
             parts = tuple(_part(part, name, conceal) for part in value)
             new = value if all(map(_same, parts, value)) else parts

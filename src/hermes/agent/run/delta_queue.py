@@ -26,6 +26,12 @@ class DeltaQueue(Generic[T]):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
+    def drain(self) -> list[T]:
+        """All that nobody has taken."""
+        items = list(self._items)
+        self._items.clear()
+        return items
+
     def __aiter__(self) -> DeltaQueue[T]:
         return self
 

@@ -218,6 +218,7 @@ class AgentLoop:
             retries=limits.retries,
             patience=limits.patience,
             links=self._link_filter(run),
+            late=run.late,
         )
         async for live in speech.hear(request, run.scope):
             yield live

@@ -7,6 +7,7 @@ its first word is continued, one that breaks before it is made again.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -18,7 +19,7 @@ from hermes.agent.run.links import LinkFilter
 from hermes.domain.clock import Clock
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
 from hermes.domain.event import Ending, Live, ModelSaid, Notice, Retrying, TextDelta, ThoughtDelta
-from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider, Scope
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider, Scope, nobody_hears
 from hermes.domain.word import replace
 
 _SHORTEST_RESTART = 4
@@ -100,8 +101,11 @@ class ReplyStream:
         retries: int,
         patience: RetryBackoff,
         links: Callable[[], LinkFilter] | None = None,
+        late: Callable[[Live], None] = nobody_hears,
     ) -> None:
         self._provider = provider
+        self._late = late
+        self._seam = OverlapFilter("")
         self._clock = clock
         self._retries = retries
         self._patience = patience
@@ -148,7 +152,7 @@ class ReplyStream:
         while True:
             heard = self.heard
             pieces = self._begin(replace(request, spoken=heard), scope)
-            seam = OverlapFilter(heard)
+            seam = self._seam = OverlapFilter(heard)
             self._stops = StopFilter(request.options.stop) if request.options.stop else None
             fault: ModelFault | None = None
             async for piece in pieces:
@@ -187,8 +191,22 @@ class ReplyStream:
             async for piece in self._provider.call(request):
                 pieces.put(piece)
             pieces.put(_broken_off())
+        except asyncio.CancelledError:
+            self._tell_late(pieces)
+            raise
         except HermesError as error:
             pieces.put(as_model_fault(error))
+
+    def _tell_late(self, pieces: DeltaQueue[ModelPiece | ModelFault]) -> None:
+        """Whoever waited for the reply was stopped: what came since and what was held back is told beside."""
+        if self.reply is not None:
+            return
+        for piece in pieces.drain():
+            if isinstance(piece, TextDelta | ThoughtDelta):
+                for live in self._live(piece, self._seam):
+                    self._late(live)
+        for live in self._flushed():
+            self._late(live)
 
     def _live(self, piece: ModelPiece, seam: OverlapFilter) -> list[Live]:
         """What is shown of a piece, noted down."""

@@ -5,6 +5,7 @@ the words of people and in arguments: somebody may want something done with it."
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TypeVar, cast
@@ -103,10 +104,10 @@ class RedactingProvider:
     async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         text, thought = self._secrets.stream(), self._secrets.stream()
 
-        def rest() -> Iterator[ModelPiece]:
-            if words := thought.close():
+        def rest(*, cut: bool) -> Iterator[ModelPiece]:
+            if words := thought.close(cut=cut):
                 yield ThoughtDelta(text=words)
-            if words := text.close():
+            if words := text.close(cut=cut):
                 yield TextDelta(text=words)
 
         pieces = self._provider.call(self._conceal(request))
@@ -121,11 +122,16 @@ class RedactingProvider:
                     if words := thought.take(piece.text):
                         yield piece if words == piece.text else ThoughtDelta(text=words)
                 else:
-                    for held in rest() if isinstance(piece, ModelEnd) else ():
+                    for held in rest(cut=False) if isinstance(piece, ModelEnd) else ():
                         yield held
                     yield self._quiet(piece)
+        except asyncio.CancelledError:
+            # Whoever reads along to the end gets what was held back, and the cancellation then.
+            for held in rest(cut=True):
+                yield held
+            raise
         except HermesError as error:
-            for held in rest():
+            for held in rest(cut=True):
                 yield held
             raise self._quiet_error(error) from error
         finally:
@@ -139,7 +145,7 @@ class RedactingProvider:
         if not isinstance(piece, ModelEnd):
             return piece
         calls = tuple(withheld(call, self._secrets.conceal) for call in piece.calls)
-        return piece if calls == piece.calls else replace(piece, calls=calls)
+        return replace(concealed(piece, self._secrets.conceal), calls=calls)
 
     def _quiet_error(self, error: HermesError) -> HermesError:
         redact = self._secrets.redact

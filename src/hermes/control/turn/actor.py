@@ -334,6 +334,7 @@ class SessionActor:
             memory=self._warm.memory,
             person_notes=self._runtime.person_notes,
             standing=lambda: self._runtime.store.read(partial(standing_of, turn)),
+            late=feed.show,
         )
         view = view_turn(self._warm.records, turn.id)
         if self._steered and not view.open_calls and isinstance(self._warm.records[-1].record, ToolFinished):

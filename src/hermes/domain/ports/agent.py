@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from hermes.domain.call_options import NO_OPTIONS, CallOptions
-from hermes.domain.event import AgentEvent, Ending, Entry, Kept, Notice, TextDelta, ThoughtDelta
+from hermes.domain.event import AgentEvent, Ending, Entry, Kept, Live, Notice, TextDelta, ThoughtDelta
 from hermes.domain.session import Session
 from hermes.domain.tool import StandingGrants, Tool, ToolCall, no_standing
 from hermes.domain.turn import EarlierMessage, Turn
@@ -30,6 +30,10 @@ async def no_notes(ids: Collection[int]) -> Mapping[int, str]:
     return {}
 
 
+def nobody_hears(live: Live) -> None:
+    """Stands where nobody reads along."""
+
+
 class Run(Struct, frozen=True, kw_only=True):
     """What a run is given. `transcript` is the actor's append-only list: reread its tail after a yield."""
 
@@ -42,6 +46,8 @@ class Run(Struct, frozen=True, kw_only=True):
     person_notes: PersonNotes = no_notes
     standing: Callable[[], Awaitable[StandingGrants]] = no_standing
     """What this turn may do without asking, as it is now."""
+    late: Callable[[Live], None] = nobody_hears
+    """Is told words that were heard and that no pull takes any more, because the run was stopped."""
 
 
 class Agent(Protocol):

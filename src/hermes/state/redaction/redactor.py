@@ -102,11 +102,16 @@ class RedactedStream:
         text, self._new, self._new_size = "".join(self._new), [], 0
         return text
 
-    def close(self) -> str:
-        """The last of it: nothing follows that could make a secret of it."""
+    def close(self, *, cut: bool = False) -> str:
+        """The last of it: nothing follows that could make a secret of it. If it was `cut` off, what may be
+        the beginning of a value is left out."""
         whole, start = self._shown + self._held + self._taken(), len(self._shown)
         self._shown = self._held = ""
-        return splice(whole, self._redactor.spans(whole), start, len(whole)) if start < len(whole) else ""
+        if start >= len(whole):
+            return ""
+        since = max(0, start - START + 1, len(whole) - _LONGEST_SPELLING)
+        end = self._redactor.values.open_from(whole, since) if cut else len(whole)
+        return splice(whole, self._redactor.spans(whole), start, end)
 
     def _is_plain(self, whole: str, start: int, size: int) -> bool:
         """Whether a short piece has neither a part of a secret nor the beginning of one."""
