@@ -172,6 +172,31 @@ def test_nobody_approves_unless_somebody_does(tmp_path: Path) -> None:
         assert "Denied" in agent.chat("run: chmod -R 777 open")
 
 
+def test_what_limits_commands_on_this_machine_counts(tmp_path: Path) -> None:
+    home = tmp_path / "hermes"
+    home.mkdir(mode=0o700)
+    config = home / "config.yaml"
+    config.write_text("approvals: {deny: ['echo never*']}\nterminal: {backend: ssh}\n")
+    with demo(approval_callback=lambda text: True) as agent:
+        assert "No machine is named" in agent.chat("run: touch there")
+    folder = tmp_path / "kept"
+    folder.mkdir(mode=0o700)
+    (folder / "config.yaml").write_text("terminal: {backend: local}\n")
+    with demo(approval_callback=lambda text: True, folder=folder) as agent:
+        assert "I ran" in agent.chat("run: echo now")
+        assert "approvals.deny" in agent.chat("run: echo never again")
+    assert not (tmp_path / "there").exists()
+    for wrong in (
+        "terminal: {backend: local, network: none}",
+        "terminal: [",
+        "terminal: {backend: bublewrap}",
+    ):
+        config.write_text(wrong)
+        with pytest.raises(UserError, match=r"config\.yaml|bublewrap"), demo() as agent:
+            agent.chat("run: touch there")
+    assert not (tmp_path / "there").exists()
+
+
 def test_toolsets() -> None:
     with demo(enabled_toolsets=["none"]) as agent:
         assert "does not have it" in agent.chat("list files")

@@ -13,6 +13,7 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 from msgspec import Struct, field
 
 from hermes.agent.models.choose import with_endpoint
+from hermes.app.agents.terminal_settings import check_terminal
 from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import SessionTarget, Submission
@@ -71,6 +73,10 @@ SOURCE = Source(address=Address(platform=SCRIPT_DOOR, chat="script"), kind=Sourc
 NOBODY_APPROVES = "nobody is there to approve it (this agent was given no approval_callback)"
 NOBODY_ANSWERS = "Nobody is there to answer. Decide yourself, and say what you decided."
 _PREVIEW = 80
+_OF_THE_MACHINE = (
+    "terminal", "approvals", "security", "plugins", "toolsets", "platform_toolsets", "command_allowlist",
+)  # fmt: skip
+"""The limits of this machine, which count for its owner's programs too."""
 
 
 class ToolProgress(Protocol):
@@ -245,7 +251,7 @@ class AIAgent:
                 enabled=tuple(options.get("enabled_toolsets") or ()),
                 disabled=tuple(options.get("disabled_toolsets") or ()),
             ),
-            change=partial(_changed, _model_settings(options), options.get("max_iterations")),
+            change=partial(_changed, _machine_settings(), options),
             inject=_weakly(self),
             in_memory=options.get("folder") is None,
         )
@@ -371,19 +377,46 @@ def _weakly(agent: AIAgent) -> Callable[[ModelRequest], ModelRequest]:
     return inject
 
 
-def _model_settings(options: AgentOptions) -> ModelSettings:
-    """What the program says, over what is set on this machine."""
-    settings = load_settings(find_home(os.environ), os.environ).settings.model
+def _machine_settings() -> Settings:
+    """What is set on this machine; a `UserError` if its limits cannot be read or cannot hold."""
+    loaded = load_settings(find_home(os.environ), os.environ)
+    for stop in loaded.stops:
+        raise stop
+    check_terminal(loaded, os.environ)
+    return loaded.settings
+
+
+def _changed(machine: Settings, options: AgentOptions, own: Settings) -> Settings:
+    """What the program says, over what its folder says, over what is set on this machine."""
+    settings = replace(own, **{name: _filled(own, machine, name) for name in _OF_THE_MACHINE})
+    agent = settings.agent
+    agent = replace(
+        agent,
+        max_turns=options.get("max_iterations") or agent.max_turns,
+        disabled_toolsets=agent.disabled_toolsets or machine.agent.disabled_toolsets,
+    )
+    terminal = settings.terminal
+    if options.get("folder") is None:  # nobody would find the container again
+        terminal = replace(terminal, container_persistent=False)
+    return replace(settings, model=_model_settings(machine.model, options), agent=agent, terminal=terminal)
+
+
+def _filled(own: Settings, machine: Settings, name: str) -> Any:
+    """A setting; in a section, each key that the agent's folder leaves as it is."""
+    mine, other, plain = (getattr(each, name) for each in (own, machine, Settings()))
+    if not is_dataclass(plain):
+        return other if mine == plain else mine
+    keys = (field.name for field in fields(plain))
+    left = {key: getattr(other, key) for key in keys if getattr(mine, key) == getattr(plain, key)}
+    return replace(mine, **left)
+
+
+def _model_settings(settings: ModelSettings, options: AgentOptions) -> ModelSettings:
     provider = options.get("provider")
     if isinstance(provider, str) and provider != settings.provider:
         settings = ModelSettings(default=settings.default, provider=provider)
     settings = replace(settings, default=options.get("model") or settings.default)
     return with_endpoint(settings, options.get("base_url") or "", options.get("api_key") or "")
-
-
-def _changed(model: ModelSettings, most: int | None, settings: Settings) -> Settings:
-    agent = replace(settings.agent, max_turns=most or settings.agent.max_turns)
-    return replace(settings, model=model, agent=agent)
 
 
 def _entries(records: Sequence[Record], now: datetime) -> list[Entry]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from tempfile import TemporaryFile
+from typing import IO
 
 from msgspec import Struct
 
@@ -18,18 +20,29 @@ class ProgramEnd(Struct, frozen=True, kw_only=True):
 
 
 async def run_program(argv: Sequence[str], env: Mapping[str, str], seconds: float) -> ProgramEnd:
-    """An `Unreachable` if it cannot be started or takes longer; it is killed then."""
-    pipe = asyncio.subprocess.PIPE
+    """An `Unreachable` if it cannot be started or takes longer; it is killed then.
+
+    What it writes goes into files: a process that it leaves behind, like a container's monitor, may hold a
+    pipe open for as long as it lives."""
+    with await asyncio.to_thread(TemporaryFile) as output, await asyncio.to_thread(TemporaryFile) as errors:
+        code = await _wait_for(argv, env, seconds, output, errors)
+        words, complaint = await asyncio.to_thread(lambda: (_read(output), _read(errors)))
+    return ProgramEnd(code=code, output=words, complaint=complaint.decode("utf-8", "replace").strip())
+
+
+async def _wait_for(
+    argv: Sequence[str], env: Mapping[str, str], seconds: float, output: IO[bytes], errors: IO[bytes]
+) -> int:
     try:
         child = await asyncio.create_subprocess_exec(
-            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=dict(env), cwd="/",
+            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=errors, env=dict(env), cwd="/",
             start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         raise Unreachable(f"{argv[0]} cannot be started ({error.strerror})") from error
     try:
         async with asyncio.timeout(seconds):
-            output, complaint = await child.communicate()
+            return await child.wait()
     except TimeoutError:
         raise Unreachable(f"{argv[0]} did not answer within {seconds:g} s") from None
     finally:
@@ -37,5 +50,8 @@ async def run_program(argv: Sequence[str], env: Mapping[str, str], seconds: floa
             with contextlib.suppress(ProcessLookupError):
                 child.kill()
             await child.wait()
-    code = child.returncode or 0
-    return ProgramEnd(code=code, output=output, complaint=complaint.decode("utf-8", "replace").strip())
+
+
+def _read(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
