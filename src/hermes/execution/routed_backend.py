@@ -67,8 +67,12 @@ class RoutedFiles:
             lambda backend: backend.files.read(session, path, start=start, limit=limit, follow=follow)
         )
 
-    async def write(self, session: str, path: str, data: bytes | AsyncIterable[bytes]) -> None:
-        await (await self._choose(session)).use(lambda backend: backend.files.write(session, path, data))
+    async def write(
+        self, session: str, path: str, data: bytes | AsyncIterable[bytes], *, follow: bool = True
+    ) -> None:
+        await (await self._choose(session)).use(
+            lambda backend: backend.files.write(session, path, data, follow=follow)
+        )
 
     async def stat(self, session: str, path: str) -> FileView | None:
         return await (await self._choose(session)).use(lambda backend: backend.files.stat(session, path))

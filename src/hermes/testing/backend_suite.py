@@ -416,7 +416,13 @@ async def check_links_are_not_followed_unasked(bed: Bed) -> None:
     assert await files.read(SESSION, found.path, follow=False) == b"words"
     for path in (f"{bed.folder}/way/file", f"{bed.folder}/link"):
         await _is_refused(files.read(SESSION, path, follow=False))
+        await _is_refused(files.write(SESSION, path, b"others", follow=False))
     assert await files.read(SESSION, f"{bed.folder}/link") == b"words"
+    await files.write(SESSION, found.path, b"new words", follow=False)
+    await files.write(SESSION, f"{bed.folder}/new/folder/file", b"x", follow=False)
+    assert await files.read(SESSION, f"{bed.folder}/link") == b"new words"
+    await files.write(SESSION, f"{bed.folder}/link", b"words")
+    assert await files.read(SESSION, found.path) == b"words"
 
 
 async def _is_refused(asked: Awaitable[object]) -> None:

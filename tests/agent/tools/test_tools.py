@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from hermes.agent.danger.paths import CommandScope
 from hermes.agent.tools.registry import TOOLS, toolsets
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
-from hermes.domain.ports.world import FolderRules, ProcessView
+from hermes.domain.ports.world import FileView, FolderRules, ProcessView
 from hermes.domain.rows import SearchHit
 from hermes.domain.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
 from hermes.testing.backends import fixed_scope, local_backend
@@ -240,6 +242,65 @@ async def test_private_places_are_asked_for(bench: Bench) -> None:
         with pytest.raises(UserError, match="leads to"):
             await use
     assert key.read_text() == "private"
+
+
+@pytest.mark.parametrize("folders", [False, True], ids=["a link", "a folder above"])
+async def test_a_link_that_comes_after_the_look(
+    bench: Bench, folders: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read and written is what was judged, whatever a command in the background does meanwhile."""
+    private = bench.user / ".ssh"
+    private.mkdir()
+    (private / "config").write_text("private")
+    place, look = bench.folder / "d", type(bench.backend.files).stat
+
+    async def look_and_swap(files: Any, session: str, path: str) -> FileView | None:
+        found = await look(files, session, path)
+        if os.path.basename(path) in ("config", "link", "d"):
+            shutil.rmtree(place)
+            if folders:
+                place.symlink_to(private)
+            else:
+                place.mkdir()
+                (place / "config").symlink_to(private / "config")
+        return found
+
+    uses: list[tuple[str, dict[str, object]]] = [
+        ("read_file", {"path": "d/config"}),
+        ("read_file", {"path": "link"}),
+        ("patch", {"path": "d/config", "old": "private", "new": "x"}),
+        ("write_file", {"path": "d/config", "content": "x"}),
+        ("write_file", {"path": "link", "content": "x"}),
+        ("search_files", {"path": "d", "pattern": "private"}),
+    ]
+    (bench.folder / "link").symlink_to("d/config")
+    for name, arguments in uses:
+        if place.is_symlink():
+            place.unlink()
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        (place / "config").write_text("plain")
+        with monkeypatch.context() as patched:
+            patched.setattr(type(bench.backend.files), "stat", look_and_swap)
+            try:
+                told = await bench.text(name, **arguments)
+            except UserError as error:
+                told = str(error)
+        assert "private" not in told and (private / "config").read_text() == "private", name
+        assert os.listdir(private) == ["config"]
+
+
+async def test_a_new_folder_below_a_link(bench: Bench) -> None:
+    private, open_place = bench.user / ".ssh", bench.folder / "open"
+    private.mkdir()
+    open_place.mkdir()
+    (bench.folder / "away").symlink_to(private)
+    (bench.folder / "near").symlink_to(open_place)
+    with pytest.raises(UserError, match="leads to"):
+        await bench.use("write_file", path="away/a/b/c", content="x")
+    assert not (private / "a").exists()
+    await bench.use("write_file", path="near/a/b/c", content="x")
+    assert (open_place / "a/b/c").read_text() == "x"
 
 
 async def test_files_are_asked_for_where_the_shell_stands(bench: Bench) -> None:

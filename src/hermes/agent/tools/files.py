@@ -76,21 +76,32 @@ async def _text_there(backend: Backend, session: SessionId, path: str) -> str:
         return ""
 
 
-async def check_target(invocation: ToolInvocation, path: str, *, writing: bool) -> FileView | None:
-    """The file that a path leads to in the end, unless asking was about another one."""
-    found = await invocation.backend.files.stat(invocation.session, path)
+async def check_target(
+    invocation: ToolInvocation, path: str, *, writing: bool
+) -> tuple[FileView | None, str]:
+    """The file that a path leads to in the end, and its own path, unless asking was about another one. Who
+    reads or writes it names that path and follows no link, so that it stays the one that was looked at."""
     scope = await invocation.scope()
     asked = resolve_path(scope, path)
-    real = found.path if found else asked
-    if found is None:
-        above = await invocation.backend.files.stat(invocation.session, os.path.dirname(real))
-        real = os.path.join(above.path, os.path.basename(real)) if above else real
+    found = await invocation.backend.files.stat(invocation.session, asked)
+    real = found.path if found else await _place_of_new(invocation, asked)
     fault = write_fault if writing else read_fault
     if invocation.services.get(CommandRules).asks() and real != asked and fault(real, scope):
         raise UserError(
             f"{path} leads to {real}.", hint="Name that path itself, so that it can be asked for."
         )
-    return found
+    return found, real
+
+
+async def _place_of_new(invocation: ToolInvocation, path: str) -> str:
+    """Where it would be made: below the nearest folder that is there, which a link may lead to."""
+    folder, below = os.path.split(path)
+    while (above := await invocation.backend.files.stat(invocation.session, folder)) is None:
+        if folder == os.path.dirname(folder):
+            return path
+        folder, name = os.path.split(folder)
+        below = os.path.join(name, below)
+    return os.path.join(above.path, below)
 
 
 async def note_written(invocation: ToolInvocation, path: str, real_path: str = "") -> None:
@@ -108,19 +119,19 @@ async def read_file(
     offset: first line
     limit: lines, at most 2000
     """
-    found = await check_target(invocation, path, writing=False)
+    found, real = await check_target(invocation, path, writing=False)
     if found is None:
         await _check_folder(invocation, path)
         raise UserError(f"There is no {path}.", hint=await _suggestion(invocation, path))
     if found.folder:
-        return await _listing(invocation, path)
+        return await _listing(invocation, path, real)
     first, count = max(offset, 1), min(max(limit, 1), _MOST_LINES)
-    start = await invocation.backend.files.read(invocation.session, path, limit=_STEP)
+    start = await invocation.backend.files.read(invocation.session, real, limit=_STEP, follow=False)
     if b"\0" in start[:8192]:
         raise UserError(
             f"{path} is a binary file of {found.size} bytes.", hint="Use terminal to look into it."
         )
-    lines, more = await _lines(invocation, path, start, first, count)
+    lines, more = await _lines(invocation, real, start, first, count)
     if not lines and first > 1:
         raise UserError(f"{path} ends before line {first}.")
     text = _numbered(lines, first, more) or "[the file is empty]"
@@ -146,7 +157,8 @@ async def _lines(
         if last or len(wanted) > count or at >= _LARGEST_READ:
             more = len(wanted) > count or (not last and at >= _LARGEST_READ)
             return [line.decode("utf-8", "replace") for line in wanted[:count]], more
-        data = await invocation.backend.files.read(invocation.session, path, start=at, limit=_STEP)
+        files = invocation.backend.files
+        data = await files.read(invocation.session, path, start=at, limit=_STEP, follow=False)
         at += len(data)
 
 
@@ -166,8 +178,8 @@ def _numbered(lines: list[str], first: int, more: bool) -> str:
     return "\n".join(shown)
 
 
-async def _listing(invocation: ToolInvocation, path: str) -> str:
-    entries = await invocation.backend.files.list(invocation.session, path)
+async def _listing(invocation: ToolInvocation, path: str, real: str) -> str:
+    entries = await invocation.backend.files.list(invocation.session, real)
     names = [f"{_shown(os.path.basename(one.path))}{'/' if one.folder else ''}" for one in entries[:500]]
     return "\n".join([f"{path} is a folder:", *names])
 
@@ -210,9 +222,9 @@ async def write_file(invocation: ToolInvocation, path: str, content: str) -> str
         raise UserError(
             f"{len(data)} bytes are too many for one file.", hint="Write it in parts with terminal."
         )
-    before = await check_target(invocation, path, writing=True)
-    await invocation.backend.files.write(invocation.session, path, data)
-    await note_written(invocation, path, before.path if before else "")
+    before, real = await check_target(invocation, path, writing=True)
+    await invocation.backend.files.write(invocation.session, real, data, follow=False)
+    await note_written(invocation, path, real)
     verb = "Replaced" if before else "Wrote"
     return f"{verb} {path}: {len(data)} bytes, {_lines_in(content)}.{syntax_note(path, content)}"
 
@@ -253,11 +265,11 @@ async def search_files(
 
     glob: only files named so, like *.py
     """
-    root = await check_target(invocation, path, writing=False)
+    _, root = await check_target(invocation, path, writing=False)
     place = await invocation.scope()
     search = FileSearch(
         pattern=pattern,
-        under=root.path if root else path,
+        under=root,
         session=invocation.session,
         names=target == "files",
         glob=glob,

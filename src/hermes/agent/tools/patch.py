@@ -55,10 +55,10 @@ async def patch(invocation: ToolInvocation, path: str, old: str, new: str, repla
 
     old: text as it is in the file, without line numbers
     """
-    found = await check_target(invocation, path, writing=True)
+    found, real = await check_target(invocation, path, writing=True)
     if found is None:
         raise UserError(f"There is no {path}.", hint="Use write_file for a new file.")
-    data = await invocation.backend.files.read(invocation.session, path, limit=_LARGEST + 1)
+    data = await invocation.backend.files.read(invocation.session, real, limit=_LARGEST + 1, follow=False)
     if len(data) > _LARGEST:
         raise UserError(f"{path} is too large to be patched.", hint="Use sed in terminal.")
     try:
@@ -70,8 +70,8 @@ async def patch(invocation: ToolInvocation, path: str, old: str, new: str, repla
     after = apply_patch(before, old, new, every=replace_all)
     if after == before:
         return f"{path} has this change already; nothing was written."
-    await invocation.backend.files.write(invocation.session, path, after.encode())
-    await note_written(invocation, path, found.path)
+    await invocation.backend.files.write(invocation.session, real, after.encode(), follow=False)
+    await note_written(invocation, path, real)
     return f"Patched {path}.{syntax_note(path, after)}\n{_difference(before, after)}"
 
 

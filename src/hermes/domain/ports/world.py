@@ -144,9 +144,11 @@ class Files(Protocol):
     ) -> bytes:
         """A part of a regular file. Without `follow`, a path through a symbolic link is refused."""
 
-    async def write(self, session: str, path: str, data: bytes | AsyncIterable[bytes]) -> None:
+    async def write(
+        self, session: str, path: str, data: bytes | AsyncIterable[bytes], *, follow: bool = True
+    ) -> None:
         """Whole and at once: a reader sees the old file or the new one. Keeps the mode, makes folders. What
-        comes in pieces is never held whole."""
+        comes in pieces is never held whole. Without `follow`, a path through a symbolic link is refused."""
 
     async def stat(self, session: str, path: str) -> FileView | None: ...
 

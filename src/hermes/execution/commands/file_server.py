@@ -87,7 +87,7 @@ def _do(link: FrameLink, asked: dict[str, Any], data: Iterator[bytes]) -> dict[s
                 link.send((DATA, content[at : at + _PIECE]))
             return {}
         case "write":
-            work.write_file(path, lambda file: _fill(file, data))
+            work.write_file(path, lambda file: _fill(file, data), asked["follow"])
             return {}
         case "stat":
             found = work.find_file(path)

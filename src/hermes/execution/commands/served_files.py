@@ -49,10 +49,12 @@ class ServedFiles(PathsOfSessions):
         await self._ask("read", "read", await self.resolve(session, path), words, content, limit)
         return bytes(content)
 
-    async def write(self, session: str, path: str, data: bytes | AsyncIterable[bytes]) -> None:
+    async def write(
+        self, session: str, path: str, data: bytes | AsyncIterable[bytes], *, follow: bool = True
+    ) -> None:
         full = await self.resolve(session, path)
         pieces = _cut(data) if isinstance(data, bytes) else data
-        await self._ask("write", "written", full, {}, bytearray(), 0, pieces)
+        await self._ask("write", "written", full, {"follow": follow}, bytearray(), 0, pieces)
 
     async def stat(self, session: str, path: str) -> FileView | None:
         answer = await self._ask("stat", "looked at", await self.resolve(session, path))

@@ -52,6 +52,7 @@ t=
 try mkdir -p "${{p%/*}}/"
 r=$(readlink -f "$p"; echo .); r=${{r%??}}
 [ -n "$r" ] || {{ echo its link leads nowhere; exit {_WHY}; }}
+[ $follow = 1 ] || [ "$r" = "$p" ] || exit {_LED}
 [ -d "$r" ] && exit {_FOLDER}
 mode={_NEW_MODE}
 if [ -e "$r" ]; then
@@ -118,12 +119,16 @@ class FarFiles(PathsOfSessions):
                 break
         return bytes(data)
 
-    async def write(self, session: str, path: str, data: bytes | AsyncIterable[bytes]) -> None:
+    async def write(
+        self, session: str, path: str, data: bytes | AsyncIterable[bytes], *, follow: bool = True
+    ) -> None:
         full = await self.resolve(session, path)
         if isinstance(data, bytes) and len(data) <= _PIECE:
-            await self._do("written", _BEGIN + _FILL + _COMMIT, full, data)
+            await self._do("written", _BEGIN + _FILL + _COMMIT, full, data, follow=str(int(follow)))
             return
-        begun = await self._do("written", f'{_BEGIN}printf "%s\\0" "$t" "$r" "$mode"', full)
+        begun = await self._do(
+            "written", f'{_BEGIN}printf "%s\\0" "$t" "$r" "$mode"', full, follow=str(int(follow))
+        )
         t, r, mode = os.fsdecode(begun).split("\0")[:3]
         try:
             async for piece in _pieces(data):

@@ -16,6 +16,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.pattern_size import why_too_large
 from hermes.domain.ports.world import FileMatches, FileSearch, Match
 from hermes.domain.text import one_line, plain_braces
+from hermes.execution.files.work import read_file
 
 if TYPE_CHECKING:
     import regex
@@ -123,11 +124,11 @@ def _compile(expression: str) -> regex.Pattern[bytes]:
 
 
 def _read(path: str) -> bytes | None:
+    """Of the file that was walked to, never of one that a link leads to by now."""
     try:
         if os.path.getsize(path) > LARGEST:
             return None
-        with open(path, "rb") as file:
-            return file.read()
+        return read_file(path, 0, LARGEST, follow=False)
     except OSError:
         return None
 

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable
 
 _MOST_LISTED = 10_000
+_TRIES = 3
 _NEW_MODE = 0o644
 """What the shell's umask would leave; reading our own means setting it, which is everybody's."""
 
@@ -21,11 +22,8 @@ when it was changed."""
 
 
 def read_file(path: str, start: int, limit: int, follow: bool) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not follow and _opened(descriptor, path) != path:
-            raise OSError(0, "it leads elsewhere by now")
-        mode = os.fstat(descriptor).st_mode
+    with os.fdopen(_open_at(path, follow), "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError
         if not stat.S_ISREG(mode):
@@ -33,6 +31,17 @@ def read_file(path: str, start: int, limit: int, follow: bool) -> bytes:
             raise OSError(0, "it is not a regular file")
         file.seek(start)
         return file.read(limit)
+
+
+def _open_at(path: str, follow: bool, flags: int = 0) -> int:
+    """Opened for reading. Without `follow` it is what has this very path: looked at when it is open, since a
+    path may lead elsewhere a moment later. One that was replaced meanwhile is opened anew."""
+    for _ in range(_TRIES):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+        if follow or _opened(descriptor, path) == path:
+            return descriptor
+        os.close(descriptor)
+    raise OSError(0, "it leads elsewhere by now")
 
 
 def _opened(descriptor: int, path: str) -> str:
@@ -43,31 +52,43 @@ def _opened(descriptor: int, path: str) -> str:
         return os.path.realpath(path)
 
 
-def write_file(path: str, fill: Callable[[BinaryIO], object]) -> None:
-    target = os.path.realpath(path)
-    folder = os.path.dirname(target)
-    try:
-        before: os.stat_result | None = os.stat(target)
-    except FileNotFoundError:
-        before = None
-    if before is not None and not stat.S_ISREG(before.st_mode):
-        raise IsADirectoryError if stat.S_ISDIR(before.st_mode) else OSError(0, "it is not a regular file")
-    if before is not None and not os.access(target, os.W_OK):
-        raise PermissionError(0, "permission denied")
-    import tempfile  # it loads much, which a new sandbox need not wait for
-
+def write_file(path: str, fill: Callable[[BinaryIO], object], follow: bool = True) -> None:
+    folder, name = os.path.split(os.path.realpath(path) if follow else path)
     os.makedirs(folder, exist_ok=True)
-    descriptor, fresh = tempfile.mkstemp(prefix=".hermes-", dir=folder)
+    place = _open_at(folder, follow, os.O_DIRECTORY)
+    fresh = f".hermes-{os.urandom(8).hex()}"
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            fill(file)
-            os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) if before else _NEW_MODE)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, target)
-    except BaseException:
-        os.unlink(fresh)
-        raise
+        mode = _mode_there(name, place)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=place)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                fill(file)
+                os.fchmod(file.fileno(), mode)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, name, src_dir_fd=place, dst_dir_fd=place)
+        except BaseException:
+            os.unlink(fresh, dir_fd=place)
+            raise
+    finally:
+        os.close(place)
+
+
+def _mode_there(name: str, place: int) -> int:
+    """That of the file which is replaced, or of a new one; raised is why it must not be replaced."""
+    try:
+        before = os.stat(name, dir_fd=place, follow_symlinks=False)
+    except FileNotFoundError:
+        return _NEW_MODE
+    if stat.S_ISDIR(before.st_mode):
+        raise IsADirectoryError
+    if stat.S_ISLNK(before.st_mode):
+        raise OSError(0, "it leads elsewhere by now")
+    if not stat.S_ISREG(before.st_mode):
+        raise OSError(0, "it is not a regular file")
+    if not os.access(name, os.W_OK, dir_fd=place):
+        raise PermissionError(0, "permission denied")
+    return stat.S_IMODE(before.st_mode)
 
 
 def find_file(path: str) -> FoundFile | None:

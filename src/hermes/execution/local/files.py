@@ -27,16 +27,20 @@ class LocalFiles(PathsOfSessions):
     ) -> bytes:
         return await _beside("read", read_file, await self.resolve(session, path), start, limit, follow)
 
-    async def write(self, session: str, path: str, data: bytes | AsyncIterable[bytes]) -> None:
+    async def write(
+        self, session: str, path: str, data: bytes | AsyncIterable[bytes], *, follow: bool = True
+    ) -> None:
         full = await self.resolve(session, path)
         if isinstance(data, bytes):
-            await _beside("written", write_file, full, lambda file: file.write(data))
+            await _beside("written", write_file, full, lambda file: file.write(data), follow)
             return
         with tempfile.TemporaryFile() as gathered:
             async for piece in data:
                 await asyncio.to_thread(gathered.write, piece)
             gathered.seek(0)
-            await _beside("written", write_file, full, lambda file: shutil.copyfileobj(gathered, file))
+            await _beside(
+                "written", write_file, full, lambda file: shutil.copyfileobj(gathered, file), follow
+            )
 
     async def stat(self, session: str, path: str) -> FileView | None:
         found = await _beside("looked at", find_file, await self.resolve(session, path))
