@@ -6,13 +6,14 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from hermes.agent.run.loop import CLOSING, REPEATING, SAY_SOMETHING, SAY_THOUGHTS, STUCK, LoopLimits
 from hermes.agent.run.speech import OverlapFilter, RetryBackoff
-from hermes.domain.errors import NeedsLogin, Unreachable, UserError
+from hermes.domain.errors import FaultKind, ModelFault, NeedsLogin, Unreachable, UserError
 from hermes.domain.event import (
     Asked,
     Ending,
@@ -268,11 +269,21 @@ async def test_what_no_retry_can_mend_is_not_retried() -> None:
     assert len(model.requests) == 1
 
 
+async def test_who_is_told_to_wait_longer_than_one_waits_is_not_asked_again() -> None:
+    """A service that limits says for how long: to ask before helps nobody, and the client can wait itself."""
+    until = datetime.now(UTC) + timedelta(seconds=90)
+    limited = ModelFault("slow down", kind=FaultKind.LIMITED_UNTIL, after=90.0, until=until)
+    chat, model = driver([Say(error=limited)])
+    records = await chat.say("go")
+    assert isinstance(records[-1], Failed) and records[-1].cause is not None
+    assert records[-1].cause.retry_at == until and len(model.requests) == 1
+
+
 def test_waiting_is_jittered_bounded_and_obedient() -> None:
     patience = RetryBackoff(first=2.0, longest=60.0)
     waits = [patience.delay(3, None) for _ in range(200)]
     assert 0 <= min(waits) < 2 and 6 < max(waits) <= 8
-    assert patience.delay(1, 5.0) == 5.0 and patience.delay(1, 86_400) == 60.0
+    assert patience.delay(1, 5.0) == 5.0 and patience.bears(60.0) and not patience.bears(90.0)
     assert max(patience.delay(20, None) for _ in range(50)) <= 60.0
 
 

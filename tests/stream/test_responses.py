@@ -264,7 +264,8 @@ APPROVAL = numbered(
 def test_a_call_that_needs_an_approval_ends_the_response_and_is_asked_for() -> None:
     waiting = whole(APPROVAL[:3])
     assert (waiting["status"], waiting["incomplete_details"]) == ("completed", None)
-    assert waiting["output"][1:] == [
+    assert waiting["output"][1]["content"][0]["text"].startswith("terminal?\n\nAnswer yes, session,")
+    assert waiting["output"][2:] == [
         {
             "type": "mcp_approval_request",
             "id": "mcpr_q_1",

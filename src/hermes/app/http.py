@@ -166,6 +166,7 @@ class AppHttp:
             body_seconds=number("body_timeout", default.body_seconds),
             private_images=text("allow_private_images").lower() == "true",
             finish_when_gone=text("on_disconnect") == "finish",
+            approval_items=_asks_with_items(text("approval_requests")),
         )
 
     def key_problem(self) -> str:
@@ -230,6 +231,15 @@ def _find(loaded: LoadedSettings, platform: str, variable: str) -> str:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.replace("\n", ",").split(",") if word.strip())
+
+
+def _asks_with_items(given: str) -> bool:
+    if given not in ("", "items", "words"):
+        raise UserError(
+            f"“{given[:40]}” is no way to ask for approvals.",
+            hint=f"Set platforms.{PLATFORM}.approval_requests to items or words.",
+        )
+    return given != "words"
 
 
 def _number(name: str, text: str, default: int) -> int:

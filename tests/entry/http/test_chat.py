@@ -524,6 +524,30 @@ async def test_nothing_is_said_after_results_that_nothing_waits_for(tmp_path: Pa
     assert sent[-1]["content"] == "seen"
 
 
+@pytest.mark.parametrize(
+    ("messages", "param"),
+    [
+        (
+            [{"role": "user", "content": "hi"}, {"role": "tool", "tool_call_id": "zzq", "content": "x"}],
+            "messages",
+        ),
+        (
+            [{"role": "tool", "tool_call_id": "zzq", "content": "x"}, {"role": "user", "content": "hi"}],
+            "messages",
+        ),
+        ([{"role": "user"}], "messages[0].content"),
+        ([{"role": "user", "content": None}], "messages[0].content"),
+    ],
+)
+async def test_what_belongs_to_nothing_or_says_nothing_is_refused(
+    messages: list[dict[str, object]], param: str, tmp_path: Path
+) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        heard = await api.post(CHAT, {"messages": messages})
+        assert (heard.status, heard.json["error"]["param"]) == (400, param)
+        assert not await sessions(api)
+
+
 async def test_a_turn_that_began_with_results_goes_on_with_them_alone(tmp_path: Path) -> None:
     model = ScriptedModel([call("read", '{"token": "m1"}'), say("ok")])
     tools = tuple(world_tools(nothing))

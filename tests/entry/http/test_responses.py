@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hermes.domain.call_options import NO_OPTIONS, CallOptions, JsonAnswer
-from hermes.domain.errors import FaultKind, ModelFault
+from hermes.domain.errors import FaultKind, ModelFault, UserError
 from hermes.domain.event import Ending, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelRequest
@@ -504,6 +504,46 @@ async def test_words_answer_what_their_chain_waits_for(tmp_path: Path, world: Wo
         assert done["output"][0]["status"] == "completed"
 
 
+@pytest.mark.parametrize("words", [False, True])
+async def test_an_approval_is_asked_for_in_words_that_the_next_message_answers(
+    words: bool, tmp_path: Path, world: World
+) -> None:
+    """openai-agents cannot take the item, and pydantic-ai shows nothing else; both send all of it again."""
+    config = "platforms: {api_server: {approval_requests: words}}" if words else ""
+    async with world.api(tmp_path / "home", config=config) as api:
+        before: list[Any] = [{"role": "user", "content": "danger zone"}]
+        asked = await ask(api, before, store=False)
+        kinds = [item["type"] for item in asked["output"]]
+        assert kinds == ["message"] if words else kinds == ["message", "mcp_approval_request"]
+        assert "Answer yes, session, always or no. (Question q_" in text(asked)
+        answer = {"role": "user", "content": "yes"}
+        done = await ask(api, [*before, *asked["output"], answer], store=False)
+        assert (done["id"], done["output"][0]["status"]) == (asked["hermes"]["next"], "completed")
+        # Without the words it is another conversation, in which the model knows that something was asked.
+        told = {"type": "mcp_approval_request", "id": "mcpr_q_9", "name": "danger", "arguments": "{}"}
+        await ask(api, [*before, told, answer], store=False)
+        assert world.requests[-1].history[1].text == "(I asked for an approval: danger {})"
+
+
+async def test_a_wish_for_approvals_that_nobody_knows_is_refused(tmp_path: Path, world: World) -> None:
+    with pytest.raises(UserError, match="no way to ask"):
+        async with world.api(
+            tmp_path / "home", config="platforms: {api_server: {approval_requests: loudly}}"
+        ):
+            pass
+
+
+async def test_what_is_cut_leaves_no_result_without_its_call(tmp_path: Path, world: World) -> None:
+    called = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c1", "output": "seen"}
+    async with world.api(tmp_path / "home") as api:
+        later = [{"role": "user", "content": f"m{n}"} for n in range(100)]
+        later[1::2] = [{"role": "assistant", "content": "ok"}] * 50
+        given = [called, result, *later[1:], {"role": "user", "content": "now"}]
+        await ask(api, given, truncation="auto")
+        assert len(world.requests[-1].history) == 99
+
+
 async def test_a_response_that_waits_for_an_approval_can_be_cancelled(tmp_path: Path, world: World) -> None:
     async with world.api(tmp_path / "home") as api:
         asked = await ask(api, "danger zone", background=True)
@@ -762,10 +802,10 @@ async def test_nobody_else_can_give_results(tmp_path: Path, world: World) -> Non
         asked = await ask(api, "weather", tools=[WEATHER])
         results = [result(made, "hail") for made in calls(asked)]
         await ask(api, results, 404, previous_response_id=asked["id"], headers=PHONE)
-        other = await ask(api, results, headers=PHONE)
-        assert last_words(world.requests[-1]) == "", "nobody said anything after these results"
+        for more in ({}, {"conversation": "c"}):
+            other = await ask(api, results, 400, headers=PHONE, **more)
+            assert "belongs to no call" in other["error"]["message"] and other["error"]["param"] == "input"
         assert "hail" not in text(await ask(api, "x", headers=PHONE))
-        assert not other["id"].startswith(asked["id"])
         assert (await read(api, asked["id"]))["status"] == "completed"
         assert world.requests[-1].history == ()
 

@@ -27,10 +27,15 @@ _SHORTEST_RESTART = 4
 
 class RetryBackoff(Struct, frozen=True, kw_only=True):
     """How long one waits before a call is made again: full jitter below a delay that doubles, or what the
-    other side told, neither above `longest` seconds."""
+    other side told, neither above `longest` seconds. Where it told of more than `bearable`, one does not ask
+    again."""
 
     first: float = 2.0
     longest: float = 60.0
+    bearable: float = 60.0
+
+    def bears(self, retry_after: float | None) -> bool:
+        return retry_after is None or retry_after <= self.bearable
 
     def delay(self, tries: int, retry_after: float | None) -> float:
         if retry_after is not None:
@@ -170,12 +175,15 @@ class ReplyStream:
                     self.reply = self._whole(piece)
                     return
             tries += 1
-            if fault is None or not fault.is_passing or tries > self._retries:
+            if fault is None or not self._may_pass(fault) or tries > self._retries:
                 self.fault = fault or self.fault
                 return
             after = self._patience.delay(tries, fault.after)
             yield Retrying(reason=str(fault), after=after)
             await self._clock.sleep(after)
+
+    def _may_pass(self, fault: ModelFault) -> bool:
+        return fault.is_passing and self._patience.bears(fault.after)
 
     def _begin(self, request: ModelRequest, scope: Scope) -> DeltaQueue[ModelPiece | ModelFault]:
         pieces: DeltaQueue[ModelPiece | ModelFault] = DeltaQueue()

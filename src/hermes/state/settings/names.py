@@ -166,7 +166,7 @@ def with_account(variable: str, account: str) -> str:
 _OWN_KEYS = {
     "api_server": """host port cors_origins model_name allowed_hosts trusted_proxies max_concurrent_runs
         max_runs_per_client max_body_bytes max_connections body_timeout idle_timeout allow_private_images
-        on_disconnect key keys model_routes""",
+        on_disconnect approval_requests key keys model_routes""",
     "webhook": "host port rate_limit max_body_bytes script_timeout_seconds routes targets",
     "github": "api_url",
 }

@@ -168,6 +168,7 @@ async def start(call: HttpCall, body: RunRequest) -> RunStarted:
         after=after,
         session=body.session_id,
         facts=msgspec.json.encode({"model": choice.name}).decode(),
+        said_in="input",
     )
     turn = (await turns.ask(call, choice, conversation, options)).turn
     return RunStarted(

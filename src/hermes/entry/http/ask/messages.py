@@ -132,6 +132,16 @@ class ConversationInput(Struct, frozen=True, kw_only=True):
         return tuple(message for message in self.history if message.by is not Speaker.SYSTEM)
 
     @property
+    def stray_result(self) -> str | None:
+        """The call of a result that no message before it makes."""
+        made: set[CallId | None] = set()
+        for message in self.history:
+            made.update(call.id for call in message.calls)
+            if message.by is Speaker.TOOL and message.call not in made:
+                return message.call
+        return None
+
+    @property
     def pictured(self) -> frozenset[QuestionId]:
         """The questions of `asked` whose results bring pictures."""
         asked = (question_of_call(result.call or "") for result in self.results if result.attachments)
@@ -228,6 +238,8 @@ def read_message(
             history.append(EarlierMessage(by=Speaker.SYSTEM, text=text))
         case "system" | "developer":
             instructions.append(text)
+        case "user" if message.content is None:
+            raise bad_request("A message of the user needs its content.", param=f"{at}.content")
         case "user":
             history.append(EarlierMessage(by=Speaker.USER, text=text, attachments=images))
         case "assistant":

@@ -77,6 +77,8 @@ class TurnOptions(Struct, frozen=True, kw_only=True):
     answers: bool = False
     retried: bool = False
     raises: bool = False
+    said_in: str = "messages"
+    """The parameter that has what is said."""
 
 
 def session_target(call: HttpCall, options: TurnOptions) -> SessionTarget:
@@ -331,6 +333,9 @@ async def ask(
     place = session_target(call, options)
     if choice.task:
         place = SessionTarget(until=call.site.clock.now() + options.keep)
+    stray = conversation.stray_result if place.own or conversation.results else None
+    if stray is not None:
+        raise bad_request(f"The result of {stray[:80]} belongs to no call before it.", param=options.said_in)
     request = await idempotent_request(call, options)
     refused = call.site.runs.refusal(call.principal)
     repeat = refused is not None and await _is_repeat(call, choice, request)

@@ -157,6 +157,7 @@ class HttpOptions(Struct, frozen=True, kw_only=True):
     max_runs_per_client: int = 320
     max_body: int = 10_000_000
     finish_when_gone: bool = False
+    approval_items: bool = True
     private_images: bool = False
     proxies: tuple[Network, ...] = ()
     """Where reverse proxies are whose X-Forwarded-For counts."""

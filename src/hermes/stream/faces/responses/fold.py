@@ -56,7 +56,8 @@ def _trouble(end: Failed | Stopped, detailed: bool) -> shape.ResponseError:
 
 class ResponseFold(Steps[list[ResponseEvent]]):
     """Takes one turn's feed from its first record on; `blank` is the response as it was asked for. A failure
-    is `detailed` for who may know the gateway's addresses."""
+    is `detailed` for who may know the gateway's addresses. What needs an approval is asked in words, and with
+    `approval_items` in an item behind them too."""
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         session: str,
         part: int = 1,
         detailed: bool = False,
+        approval_items: bool = True,
     ) -> None:
         super().__init__([])
         self.seq = 0
@@ -77,6 +79,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         self._name = blank.id.partition("_")[2]
         self._part = part
         self._detailed = detailed
+        self._approval_items = approval_items
         self._now_in = 1
         self._ended_at: datetime | None = None
         self._clients: set[CallId] = set()
@@ -332,10 +335,11 @@ class ResponseFold(Steps[list[ResponseEvent]]):
             action=action_text(asked, call),
             options=list(choices(asked)),
         )
-        events = self._end_paragraph()
-        if call is None or not self._shows(call) or asked.kind is not QuestionKind.APPROVAL:
-            text = question_for_reply(asked)
-            return [*events, *self._words(text), *self._close_message(text)]
+        text = question_for_reply(asked)
+        events = [*self._end_paragraph(), *self._words(text), *self._close_message(text)]
+        is_item = self._approval_items and asked.kind is QuestionKind.APPROVAL
+        if call is None or not self._shows(call) or not is_item:
+            return events
         self._approvals[call.id] = ident = shape.APPROVAL_PREFIX + asked.question
         item = shape.ApprovalItem(id=ident, name=call.name, arguments=call.arguments)
         place = self._index

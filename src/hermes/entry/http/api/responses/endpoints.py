@@ -131,6 +131,7 @@ async def respond(call: HttpCall, body: ResponseRequest) -> ResponseObject | web
         keep=call.gateway.keeps if terms.store else turns.FORGET_AFTER,
         retried=True,
         raises=not terms.background,
+        said_in="input",
     )
     submitted = None if choice.task else await continuing.bring()
     continued = submitted is not None

@@ -125,6 +125,8 @@ def read_input(
     read = _now(earlier, "\n\n".join(instructions), approvals, since if approvals else 0)
     if cut:
         kept = read.conversation.history[-MOST_KEPT:]
+        while kept and kept[0].by is Speaker.TOOL:
+            kept = kept[1:]  # Its call was cut off.
         read = replace(read, conversation=replace(read.conversation, history=kept))
     return read
 
@@ -160,6 +162,10 @@ def _read_item(item: InputItem, at: str, instructions: list[str], history: list[
             error = item.error if isinstance(item.error, str) else None
             text, _ = messages.read_parts(item.output or error, at)
             history.append(EarlierMessage(by=Speaker.TOOL, text=text, call=call))
+        case "mcp_approval_request" if not (history and history[-1].by is Speaker.AGENT):
+            # Else the agent's words before it ask the same.
+            wanted = f": {item.name} {item.arguments}" if item.name else ""
+            history.append(EarlierMessage(by=Speaker.AGENT, text=f"(I asked for an approval{wanted})"))
         case "reasoning" | "mcp_approval_request" | "mcp_approval_response" | "mcp_list_tools":
             pass
         case other:

@@ -90,6 +90,7 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
             session=self.turn.session,
             part=self.part,
             detailed=call.principal.may(KeyScope.ADMIN),
+            approval_items=call.site.options.approval_items,
         )
 
 
