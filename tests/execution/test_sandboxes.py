@@ -24,7 +24,7 @@ from hermes.execution.commands import file_server, fork_server
 from hermes.execution.commands.supervisor import FrameLink
 from hermes.execution.process_tree import descendants, send_signal
 from hermes.execution.sandboxes import box, bubblewrap, cgroups, landlock
-from hermes.execution.sandboxes.interpreter import moved_interpreter
+from hermes.execution.sandboxes.interpreter import compile_sources, moved_interpreter
 from hermes.execution.sandboxes.probe import PROBES, probe_sandbox
 from hermes.testing.backend_suite import Bed
 from hermes.testing.backends import backend_request
@@ -424,7 +424,6 @@ async def test_a_workspace_that_became_a_link(tmp_path: Path) -> None:
         abilities=frozenset(),
         interpreter=moved_interpreter(),
         workspace=str(tmp_path / "work"),
-        etc="",
         tools="",
         network=NO_NETWORK,
         limits=box.Limits(),
@@ -441,6 +440,23 @@ async def test_what_is_kept_is_the_owner_s_alone(bed: Bed, tmp_path: Path) -> No
     assert (kept / "home/x").read_text() == "x\n" and [*(kept / "home/.cache/hermes").glob("proc_*.txt")]
     world = await bed.backend.place()
     assert not world.host_files and world.boundary is not Boundary.NONE
+
+
+def test_nothing_is_compiled_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the gateway does not load itself is compiled beforehand."""
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    compile_sources.__wrapped__()
+    compiled = {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")}
+    assert compiled >= {"inside", "runner", "landlock_rules", "output_capture", "forwarder"}
+
+
+@pytest.mark.root
+async def test_keys_of_servers_are_not_shown(wrapped: Bed) -> None:
+    """Not even to root's sandboxes, whose user owns them outside."""
+    assert (await wrapped.run("ls /etc/ssl/private")).code == 2  # also where there is none
+    told = await wrapped.run("id -un; head -1 /etc/hosts; cat /etc/ld.so.conf; touch /etc/x /etc/hosts")
+    assert told.output.startswith("agent\n127.0.0.1 localhost sandbox\n") and "Read-only" in told.output
 
 
 # --- probes ---

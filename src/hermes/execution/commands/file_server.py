@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-import threading
 from collections.abc import Iterator
 
 from hermes.execution.commands import frames
@@ -19,6 +18,7 @@ from hermes.execution.files import work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import threading
     from typing import Any, BinaryIO
 ASK, DATA, TOLD, FAILED = b"q", b"d", b"j", b"n"
 _PIECE = 1 << 20
@@ -27,6 +27,8 @@ _MOST_AT_ONCE = 32
 
 def serve_files(door: socket.socket) -> None:
     """Until the gateway lets go of the door."""
+    import threading  # in the process that needs it
+
     places = threading.Semaphore(_MOST_AT_ONCE)
     while True:
         places.acquire()

@@ -13,12 +13,12 @@ import select
 import signal
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from hermes.execution.commands import frames
 from hermes.execution.commands.output_capture import OutputCapture
 from hermes.execution.process_tree import become_reaper, descendants, hear_deaths, reap, send_signal
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hermes.execution.commands.askpass import PasswordDoor
 

@@ -2,14 +2,14 @@
 system, the limits inside, and the backend around the runner and the files that are served from inside.
 
 `<agent home>/sandboxes/<backend>/<task>` holds what lasts besides the workspace: `home` is seen inside; what
-else is there (`shells`, `etc`, `bin`) is the gateway's, and inside at most read."""
+else is there (`shells`, `bin`, `lives`) is the gateway's, and inside at most read."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import logging
+import marshal
 import os
 import platform
 import re
@@ -38,6 +38,7 @@ from hermes.execution.commands.served_files import ServedFiles
 from hermes.execution.commands.shell_commands import ShellCommands
 from hermes.execution.commands.shell_states import ShellStates
 from hermes.execution.sandboxes import seccomp
+from hermes.execution.sandboxes.interpreter import compile_sources
 
 log = logging.getLogger("hermes.sandbox")
 MIB = 1 << 20
@@ -108,10 +109,6 @@ class BoxFolders(Struct, frozen=True, kw_only=True):
         return self.root / "home"
 
     @property
-    def etc(self) -> Path:
-        return self.root / "etc"
-
-    @property
     def bin(self) -> Path:
         return self.root / "bin"
 
@@ -134,13 +131,12 @@ class BoxFolders(Struct, frozen=True, kw_only=True):
             if not os.path.exists(f"/proc/{folder.name.partition('-')[0]}"):
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def prepare(self, files: Mapping[str, str]) -> None:
-        """Make them, with these small files below `etc`."""
+    def prepare(self) -> None:
+        """Make them, and what is needed at the start."""
+        compile_sources()
         self.end()
-        for folder in (self.root, self.home, self.etc, self.bin, self.temporary):
+        for folder in (self.root, self.home, self.bin, self.temporary):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name, text in files.items():
-            (self.etc / name).write_text(text)
         (self.bin / "sudo").write_text(_SUDO)
         (self.bin / "sudo").chmod(0o755)
 
@@ -213,7 +209,8 @@ def socket_families(*, internet: bool, unix: bool = False) -> list[int]:
 
 def inside_plan(**plan: object) -> str:
     """The first argument of `inside.py`."""
-    return json.dumps({"forward": None, "landlock": None, "only_try": False, "output": "", **plan})
+    whole = {"forward": None, "landlock": None, "only_try": False, "output": "", **plan}
+    return marshal.dumps(whole).hex()  # for the same interpreter; to read JSON it would load much
 
 
 def start_inside(

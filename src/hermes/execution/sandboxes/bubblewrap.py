@@ -7,6 +7,7 @@ own would bring back the folders above it, which are somebody's home; containers
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import shutil
@@ -48,6 +49,9 @@ _MASKED = (
 )
 _COVERED = ("sys", "irq", "bus", "fs", "acpi", "scsi", "tty", "driver", "sysrq-trigger")
 """What of /proc takes orders from root's user id, whatever its rights are."""
+_PRIVATE = ("ssl/private", "pki/tls/private", "pki/CA/private")
+"""Keys of servers, which root's sandboxes would be shown with the rest."""
+_MOST_COPIED = 1 << 20
 _FILES = {
     "passwd": f"root:x:0:0:root:/:/usr/sbin/nologin\nagent:x:{_USER}:{_USER}:agent:{HOME}:/bin/bash\n"
     "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
@@ -64,16 +68,15 @@ class Walls(Struct, frozen=True, kw_only=True):
     abilities: frozenset[str]
     interpreter: Interpreter
     workspace: str
-    etc: str
     tools: str
     home: str = ""
     network: NetworkRules
     egress: str = ""
     limits: box.Limits
 
-    def options(self, workspace: int) -> list[str]:
-        """Those of `bwrap`; `workspace` is the folder, opened."""
-        return [*self._namespaces(), *self._system(), *self._own(workspace)]
+    def options(self, workspace: int, files: Mapping[str, int]) -> list[str]:
+        """Those of `bwrap`; `workspace` is the folder, opened, and so are the `files` of /etc."""
+        return [*self._namespaces(), *self._system(files), *self._own(workspace)]
 
     def _namespaces(self) -> list[str]:
         args = ["--unshare-all", "--unshare-user", *(("--share-net",) if self.network.open else ())]
@@ -81,7 +84,7 @@ class Walls(Struct, frozen=True, kw_only=True):
         args += ["--uid", _USER, "--gid", _USER, "--hostname", "sandbox", "--cap-drop", "ALL"]
         return [*args, "--die-with-parent", "--new-session", "--clearenv"]
 
-    def _system(self) -> list[str]:
+    def _system(self, files: Mapping[str, int]) -> list[str]:
         args = ["--ro-bind", "/usr", "/usr", "--ro-bind-try", "/nix/store", "/nix/store"]
         for name in _SYSTEM:
             if os.path.islink(f"/{name}"):
@@ -89,9 +92,13 @@ class Walls(Struct, frozen=True, kw_only=True):
             elif os.path.isdir(f"/{name}"):
                 args += ["--ro-bind", f"/{name}", f"/{name}"]
         for name in (*box.ETC, *(("resolv.conf",) if self.network.open else ())):
-            args += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-        for name in _FILES:
-            args += ["--ro-bind", f"{self.etc}/{name}", f"/etc/{name}"]
+            if name not in files:
+                args += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        for name, descriptor in files.items():
+            args += ["--file", str(descriptor), f"/etc/{name}"]
+        for name in _PRIVATE:
+            if os.access(f"/etc/{name}", os.R_OK):
+                args += ["--perms", "0000", "--tmpfs", f"/etc/{name}"]
         args += ["--proc", "/proc", "--dev", "/dev", *self._memory("/dev/shm"), "--remount-ro", "/dev"]
         for name in _MASKED:
             if os.path.exists(f"/proc/{name}"):
@@ -179,7 +186,7 @@ class _Opening:
         box.find_shell()
         box.check_workspace(self._request)
         _check_owner(self._request.workspace)
-        self._folders.prepare(_FILES)
+        self._folders.prepare()
 
     def release(self) -> None:
         self.cage.leave()
@@ -193,7 +200,6 @@ class _Opening:
             abilities=_abilities(program),
             interpreter=moved_interpreter(),
             workspace=os.path.realpath(self._request.workspace),
-            etc=str(self._folders.etc),
             tools=str(self._folders.bin),
             home=str(self._folders.home) if box.is_kept(self._request) else "",
             network=self._request.network,
@@ -224,23 +230,42 @@ def start_walls(
     walls: Walls, plan: str, doors: Sequence[int], complaint: IO[bytes], *, cage: Cage | None = None
 ) -> subprocess.Popen[bytes]:
     """The sandbox, with `inside.py` in it. Blocks."""
-    workspace = os.open(walls.workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    options = os.memfd_create("options")
-    try:
+    with contextlib.ExitStack() as opened:
+        workspace = os.open(walls.workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        opened.callback(os.close, workspace)
         # A command of another sandbox may have put a link there since it was looked at.
         if os.readlink(f"/proc/self/fd/{workspace}") != walls.workspace:
             raise OSError(0, f"{walls.workspace} leads elsewhere by now")
+        etc = _open_etc(opened)
         # Inside, the command line can be seen; the folders of this machine are nobody's business there.
-        os.write(options, b"".join(os.fsencode(word) + b"\0" for word in walls.options(workspace)))
-        os.lseek(options, 0, os.SEEK_SET)
+        words = b"".join(os.fsencode(word) + b"\0" for word in walls.options(workspace, etc))
+        options = _memory_file(words, opened)
         commands, files = doors
         inside = walls.interpreter.start(plan, str(commands), box.find_shell(), str(files))
         argv = [walls.program, "--args", str(options), "--", *inside]
         argv = argv if cage is None else cage.enter(argv)
-        return box.start_inside(argv, (*doors, workspace, options), complaint)
-    finally:
-        os.close(workspace)
-        os.close(options)
+        return box.start_inside(argv, (*doors, workspace, options, *etc.values()), complaint)
+
+
+def _open_etc(opened: contextlib.ExitStack) -> dict[str, int]:
+    """The files of /etc that are copied in, which is quicker than showing each at its place."""
+    found = {name: _memory_file(text.encode(), opened) for name, text in _FILES.items()}
+    for name in box.ETC:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(f"/etc/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            opened.callback(os.close, descriptor)
+            info = os.fstat(descriptor)
+            if stat.S_ISREG(info.st_mode) and info.st_size <= _MOST_COPIED:
+                found[name] = descriptor
+    return found
+
+
+def _memory_file(data: bytes, opened: contextlib.ExitStack) -> int:
+    descriptor = os.memfd_create("hermes")
+    opened.callback(os.close, descriptor)
+    os.write(descriptor, data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def find_bwrap(environ: Mapping[str, str]) -> str:
@@ -290,13 +315,12 @@ def _try(environ: Mapping[str, str]) -> str:
     program = find_bwrap(environ)
     with tempfile.TemporaryDirectory(prefix="hermes-probe-") as folder:
         folders = box.BoxFolders(root=Path(os.path.realpath(folder)))
-        folders.prepare(_FILES)
+        folders.prepare()
         walls = Walls(
             program=program,
             abilities=_abilities(program),
             interpreter=moved_interpreter(),
             workspace=str(folders.temporary),
-            etc=str(folders.etc),
             tools=str(folders.bin),
             network=NetworkRules(),
             limits=box.Limits(),

@@ -6,7 +6,7 @@ forwarder to the gateway's egress proxy is started before sockets of its kind ar
 
 from __future__ import annotations
 
-import json
+import marshal
 import os
 import resource
 import socket
@@ -23,8 +23,9 @@ _OUTPUT_DAYS = 7
 
 
 def main() -> None:
-    """Arguments: what to give up, as JSON; then those of the runner, and the number of the files' socket."""
-    plan = json.loads(sys.argv.pop(1))
+    """Arguments: what to give up, by `marshal`; then those of the runner, and the number of the socket for
+    files."""
+    plan = marshal.loads(bytes.fromhex(sys.argv.pop(1)))
     files = socket.socket(fileno=int(sys.argv.pop()))
     files.set_inheritable(False)
     for name, most in plan["limits"].items():

@@ -4,8 +4,10 @@ place of its own, so that the home it is installed in does not."""
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+from importlib.abc import InspectLoader
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +17,10 @@ PLACE = "/opt/hermes"
 _PACKAGE = Path(__file__).parents[2]
 _PACKAGES = ("msgspec", "regex")
 _ROOMS = ("__init__.py", "domain", "execution")
+_INSIDE = (
+    "sandboxes.inside", "sandboxes.landlock_rules", "sandboxes.seccomp", "commands.runner",
+    "commands.supervisor", "commands.output_capture", "egress.forwarder",
+)  # fmt: skip
 _START = (
     "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); "
     "from hermes.execution.sandboxes import inside; inside.main()"
@@ -40,6 +46,7 @@ class Interpreter(Struct, frozen=True, kw_only=True):
         return [self.program, "-I", "-S", "-c", _START, self.sources, *arguments]
 
 
+@functools.cache
 def moved_interpreter() -> Interpreter:
     """As it is seen inside, where only the system's own folders are at their places."""
     program, base = _real_program(), Path(sys.base_prefix).resolve()
@@ -58,6 +65,7 @@ def moved_interpreter() -> Interpreter:
     )
 
 
+@functools.cache
 def own_interpreter() -> Interpreter:
     """At its own place, for a sandbox that moves nothing. Packages are looked for in whole folders."""
     base = Path(sys.base_prefix).resolve()
@@ -69,6 +77,16 @@ def own_interpreter() -> Interpreter:
         sources=":".join((str(_PACKAGE.parent), *packages)),
         binds=tuple((path, path) for path in ours),
     )
+
+
+@functools.cache
+def compile_sources() -> None:
+    """See to it that what only runs inside is there compiled: inside, that could not be kept, and would be
+    done again at each start."""
+    for name in _INSIDE:
+        spec = find_spec(f"hermes.execution.{name}")
+        if spec is not None and isinstance(spec.loader, InspectLoader):
+            spec.loader.get_code(spec.name)
 
 
 def _real_program() -> Path:

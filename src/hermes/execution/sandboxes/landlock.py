@@ -85,7 +85,7 @@ class _Opening:
     def _prepare(self) -> None:
         box.find_shell()
         box.check_workspace(self._request)
-        self._folders.prepare({})
+        self._folders.prepare()
         self.home.mkdir(mode=0o700, exist_ok=True)
 
     def release(self) -> None:
@@ -163,7 +163,7 @@ def _hint(why: str) -> str:
 def _try() -> str:
     with tempfile.TemporaryDirectory(prefix="hermes-probe-") as folder:
         folders = box.BoxFolders(root=Path(os.path.realpath(folder)))
-        folders.prepare({})
+        folders.prepare()
         work = str(folders.temporary)
         plan = _plan(folders, folders.home, work, network=False, limits=box.Limits(), only_try=True)
 
