@@ -615,6 +615,35 @@ async def test_variables_that_are_given_or_taken_away_count_at_the_next_turn(tmp
     await rig.gateway.close()
 
 
+async def test_what_a_backend_is_made_from_counts_at_the_next_turn(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    def there(request: BackendRequest) -> Backend:
+        made.append(request.profile.settings.terminal.ssh_host)
+        return boxed(request)
+
+    def at(host: str, **more: Any) -> Settings:
+        return owned(terminal=TerminalSettings(backend="box", ssh_host=host, **more))
+
+    rig = Rig(tmp_path, at(""), {"box": there})
+    agent = rig.agent()
+    with agent.bind(turn("1")):
+        await output(agent.backend, "true")
+        rig.settings = at("nas.lan")
+        await output(agent.backend, "true")
+        assert made == [""], "a turn that began before stays where it is"
+    agent = rig.agent()
+    for host in ("nas.lan", "nas.lan", "other.lan"):
+        rig.settings = at(host, timeout=len(made) * 10.0)
+        agent = rig.agent()
+        with agent.bind(turn("1")):
+            await output(agent.backend, "true")
+    assert made == ["", "nas.lan", "other.lan"]
+    await rig.gateway.tend()
+    assert rig.gateway._retired == []
+    await rig.gateway.close()
+
+
 async def test_placeholders_of_the_broker_count_at_the_next_turn(tmp_path: Path) -> None:
     rig = Rig(tmp_path, owned(), {})
     placeholders = {"TOKEN": "first"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import subprocess
 from pathlib import Path
 
@@ -94,3 +95,33 @@ async def test_a_file_that_others_may_write_is_not_read(tmp_path: Path) -> None:
     (path,) = await asyncio.to_thread(lambda: list(tmp_path.iterdir()))
     path.chmod(0o660)
     assert await ShellStates(tmp_path, start="/").get("s") == ShellState(cwd="/")
+
+
+async def test_the_gateways_variables_count_as_they_are_now(tmp_path: Path) -> None:
+    """Given anew, changed and taken away; except those that the session set itself."""
+
+    async def seen(names: str, environ: dict[str, str], command: str = "") -> str:
+        every = {"PATH": "/usr/bin:/bin", **environ}
+        given = local_backend(home=tmp_path, environ=every, workspace=tmp_path, passthrough=tuple(environ))
+        text = f'{command}\nfor name in {names}; do printf "%s " "${{!name-none}}"; done'
+        result = await given.run(Command(text=text, session="s", timeout=20), lambda words: None)
+        await given.close()
+        return result.output.strip()
+
+    first = {"proxy": "http://one", "token": "$(id) 'a'", "mine": "theirs"}
+    assert await seen("proxy later", first, "export mine=own late=own") == "http://one none"
+    second = {"token": "other", "mine": "changed", "later": "x y", "late": "theirs"}
+    assert await seen("proxy token mine later late", second) == "none other own x y own"
+    assert await seen("proxy token mine later late", first) == "http://one $(id) 'a' own none own"
+
+
+async def test_names_in_the_file_of_a_session_are_no_code(tmp_path: Path) -> None:
+    folder, witness = tmp_path / "cache/shells", tmp_path / "witness"
+    folder.mkdir(parents=True)
+    state = folder / hashlib.sha256(b"s").hexdigest()[:32]
+    state.write_text(f'{tmp_path}\0export A="1"\n\0' + json.dumps({f"A; id > {witness};": "1", "A": 2}))
+    state.chmod(0o600)
+    backend = local_backend(home=tmp_path, environ={}, workspace=tmp_path)
+    result = await backend.run(Command(text="echo $A", session="s", timeout=20), lambda text: None)
+    assert result.output == "1\n" and not witness.exists()
+    await backend.close()

@@ -61,7 +61,7 @@ from hermes.domain.ports.world import (
 )
 from hermes.domain.rows import MediaItem
 from hermes.domain.session import owner_of
-from hermes.domain.settings.settings import AUTO, Profile, Route, Settings
+from hermes.domain.settings.settings import AUTO, Profile, Route, Settings, TerminalSettings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.domain.word import replace
@@ -85,7 +85,7 @@ _UNUSED_SECONDS = 30 * 86_400.0
 _TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _JOB_RUN = re.compile(rf"{RUN_SESSIONS}(?P<job>[0-9a-f]{{12}})_")
 _Key = tuple[AgentId, str, Path, Path, NetworkRules]
-_Given = dict[str, str | None]
+_Given = tuple[TerminalSettings, dict[str, str | None]]
 
 
 class GatewayBackends:
@@ -170,10 +170,12 @@ class GatewayBackends:
         return self.lead_out(request)
 
     def _retire(self, order: BackendOrder) -> None:
-        """Let go of one whose commands are given other variables by now, once nothing runs in it. A turn that
-        began before stays with what is there."""
+        """Let go of one that would be made from other settings or variables by now, once nothing runs in it.
+        A turn that began before stays with what is there."""
         kept = self._kept.get(order.key)
         if kept is None or order.passthrough != self.settings().terminal.env_passthrough or not kept.idle():
+            return
+        if _made_from(order.profile.settings) != _made_from(self.settings()):
             return
         if self._given[order.key] != _given(self._request(order)):
             self._retired.append(self._kept.pop(order.key))
@@ -286,8 +288,22 @@ def _backend_facts(agent: AgentId, name: str, alike: Sequence[KeptBackend]) -> d
 
 
 def _given(request: BackendRequest) -> _Given:
-    """The variables that commands are given besides the usual ones."""
-    return {name: request.environ.get(name) for name in request.passthrough}
+    """What a backend is made from: the settings, and the variables besides the usual ones."""
+    variables = {name: request.environ.get(name) for name in request.passthrough}
+    return _made_from(request.profile.settings), variables
+
+
+def _made_from(settings: Settings) -> TerminalSettings:
+    """Without what is asked for at each use, or is part of the key."""
+    usual = TerminalSettings()
+    return replace(
+        settings.terminal,
+        backend=usual.backend,
+        network=usual.network,
+        timeout=usual.timeout,
+        env_passthrough=usual.env_passthrough,
+        lifetime_seconds=usual.lifetime_seconds,
+    )
 
 
 class BackendOrder(Struct, frozen=True, kw_only=True):

@@ -19,8 +19,8 @@ FindFolder = Callable[[str, str], Awaitable[str]]
 
 
 class ShellCommands:
-    """`env` are the variables that the first command of a session begins with. Outputs that are too long are
-    kept in the folder `kept`, which is one of the world that commands run in."""
+    """`env` are the gateway's variables for commands. Outputs that are too long are kept in the folder
+    `kept`, which is one of the world that commands run in."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class ShellCommands:
             cwd = await self._find_folder(command.session, command.cwd)
         request = {
             frames.FOLDER: cwd,
-            frames.STATE: (state.exports or _exports(self._env)) + _exports(command.env),
+            frames.STATE: self._variables(state) + _exports(command.env),
             frames.KEEP: f"{self.kept}/{id}.txt",
             frames.COMMAND: command.text,
         }
@@ -118,6 +118,24 @@ class ShellCommands:
             connection=await self._connect(parts),
             password=command.password,
         )
+
+    def _variables(self, state: ShellState) -> str:
+        """Shell code for what the session exported, with the gateway's own variables as they are now: what
+        was given anew, changed or taken away since counts, unless the session set that name itself."""
+        if not state.exports:
+            return _exports(self._env)
+        code, before, now = [state.exports], state.given, self._env
+        for name in dict.fromkeys((*before, *now)):
+            if before.get(name) == now.get(name):
+                continue
+            change = f"export {name}={shlex.quote(now[name])}" if name in now else f"unset {name}"
+            untouched = (
+                f'[ "${{{name}-}}" = {shlex.quote(before[name])} ]'
+                if name in before
+                else f'[ -z "${{{name}+x}}" ]'
+            )
+            code.append(f"\nif {untouched}; then {change}; fi")
+        return "".join(code)
 
     async def _connect(self, request: Mapping[bytes, bytes]) -> Connection:
         """A connection on which the request was accepted."""
@@ -139,7 +157,7 @@ class ShellCommands:
         if after is None or end.timed_out:
             return
         cwd = before.cwd if command.cwd is not None else after.cwd
-        state = ShellState(cwd=cwd, exports=after.exports)
+        state = ShellState(cwd=cwd, exports=after.exports, given=dict(self._env))
         if state != before:
             await self._states.put(command.session, state)
 

@@ -1,4 +1,5 @@
-"""What lasts between the commands of a session: the folder it stands in and what it has exported.
+"""What lasts between the commands of a session: the folder it stands in, what it has exported, and which of
+that the gateway had given it.
 
 Kept in a file per session, so that a session goes on in the same place after a restart: what a person allowed
 for one folder must not run in another. Only the most recent sessions are also kept in memory. The next shell
@@ -8,17 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 _KEPT = 256
 _LARGEST = 256_000
 _QUOTED = r"""(?:"(?:[^"\\$`]|\\.)*"|\$'(?:[^'\\]|\\.)*')"""
 _POSIX = r"""(?:'[^']*'|"'+"|\\')+"""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _STATEMENT = re.compile(
     rf"(?:declare -[A-Za-z]+|export) (?:(?P<plain>[A-Za-z_]\w*(?:=(?:{_QUOTED}|{_POSIX}))?)"
     rf"|[A-Za-z_]\w*=\((?:\[(?:[^]\"$`\\]|{_QUOTED})*\]={_QUOTED} ?)*\))\n",
@@ -27,10 +31,12 @@ _STATEMENT = re.compile(
 
 
 class ShellState(Struct, frozen=True, kw_only=True):
-    """`exports` is the shell's own listing, read back by the next shell; empty = nothing was run yet."""
+    """`exports` is the shell's own listing, read back by the next shell; empty = nothing was run yet. `given`
+    are the gateway's variables that the session had by then."""
 
     cwd: str
     exports: str = ""
+    given: Mapping[str, str] = field(default_factory=dict)
 
 
 class ShellStates:
@@ -51,7 +57,7 @@ class ShellStates:
             state = self._states.get(session) or loaded or ShellState(cwd=self.start)
             self._keep(session, state)
         if not self._elsewhere and await asyncio.to_thread(self._is_led_away, state.cwd):
-            return ShellState(cwd=self.start, exports=state.exports)
+            return ShellState(cwd=self.start, exports=state.exports, given=state.given)
         return state
 
     def _is_led_away(self, cwd: str) -> bool:
@@ -80,14 +86,16 @@ class ShellStates:
                 text = file.read().decode("utf-8", "surrogateescape")
         except OSError:
             return None
-        cwd, cut, exports = text.partition("\0")
-        return ShellState(cwd=cwd, exports=read_exports(exports)) if cut else None
+        cwd, cut, rest = text.partition("\0")
+        exports, _, given = rest.partition("\0")
+        return ShellState(cwd=cwd, exports=read_exports(exports), given=_read_given(given)) if cut else None
 
     def _save(self, session: str, state: ShellState) -> None:
         """Best effort: a state that cannot be saved still holds until the gateway stops."""
         path = self._path(session)
         fresh = path.with_suffix(".new")
-        data = f"{state.cwd}\0{state.exports}".encode("utf-8", "surrogateescape")
+        text = f"{state.cwd}\0{state.exports}\0{json.dumps(dict(state.given))}"
+        data = text.encode("utf-8", "surrogateescape")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -121,6 +129,16 @@ def read_exports(listing: str) -> str:
             kept.append(f"export {statement['plain']}\n")
         at = statement.end()
     return "".join(kept)
+
+
+def _read_given(text: str) -> dict[str, str]:
+    """Only names of variables are ever put before a shell as they are."""
+    try:
+        given = json.loads(text)
+    except ValueError:
+        return {}
+    pairs = given.items() if isinstance(given, dict) else ()
+    return {name: value for name, value in pairs if _NAME.fullmatch(name) and isinstance(value, str)}
 
 
 def _is_ours(descriptor: int) -> bool:
