@@ -94,6 +94,10 @@ def test_hooks_of_plugins_are_tried_too(home: Path) -> None:
     tried = hermes(home, "hooks", "test", "agent:start", "--json", '{"x": "ink"}', **path)
     assert tried.code == 1 and "faulty: failed: RuntimeError" in tried.out, tried.err
     assert "RuntimeError: no ink" in tried.out and "odd: answered" in tried.out
+    (site / "hx_hook.py").write_text("raise RuntimeError('gone')\n")
+    listed = hermes(home, "hooks", "list", **path)
+    assert listed.code == 0 and "plugin.broken" not in listed.err, "a line for the log"
+    assert "RuntimeError: gone" in hermes(home, "plugins", "list", **path).out
 
 
 def test_a_gateway_with_hooks_and_a_boot_file(home: Path) -> None:

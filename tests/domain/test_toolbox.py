@@ -113,6 +113,10 @@ DEEP["self"] = DEEP
             "x.anyOf[0] has",
         ),
         (replace(LATER, parameters={"properties": {"x": "a text"}}), "parameters.x is no JSON schema"),
+        (
+            replace(LATER, parameters={"properties": {"x": {"items": {"$ref": "#/$defs/Gone"}}}}),
+            "refer to #/$defs/Gone",
+        ),
         (replace(LATER, name="read_file"), "of this name already"),
     ],
 )

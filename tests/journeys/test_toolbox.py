@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
 from hermes.app.agents.tools import ASK_SECONDS, OpenSources, TurnLimits
 from hermes.control.workers import Supervisor
 from hermes.domain.event import ToolFinished
@@ -125,7 +127,9 @@ async def test_an_agents_own_limit_counts_for_a_turn_that_runs(tmp_path: Path) -
         await chat.until_seen(f"measure for u1; Not run: measure {gone}; Not run: weigh {gone}")
 
 
-async def test_a_source_that_breaks_is_opened_again_and_shown_in_health() -> None:
+async def test_a_source_that_breaks_is_opened_again_and_shown_in_health(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = FakeClock()
     loops, box, source = Supervisor(clock), Toolbox([plain("own", "own")]), LabSource(plain("measure"))
     sources = OpenSources(toolbox=box, sources={"lab": source}, loops=loops)
@@ -146,8 +150,11 @@ async def test_a_source_that_breaks_is_opened_again_and_shown_in_health() -> Non
     await clock.advance(5)
     await settle()
     assert list(box.all) == ["own", "count"] and source.opened == 2
+    assert "tools.withdrawn source=lab why=" in caplog.text
+    caplog.clear()
     await sources.close()
     assert list(box.all) == ["own"] and source.closed == 2
+    assert "tools.withdrawn" not in caplog.text, "a warning of what was asked for"
 
 
 async def test_the_tools_of_a_session_stay_the_same_over_turns_and_restarts(tmp_path: Path) -> None:

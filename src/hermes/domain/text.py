@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hermes.domain.word import field_names, is_word, replace
@@ -98,3 +98,9 @@ def plain_braces(pattern: str) -> str:
     """A regular expression in which braces mean to `regex` what they mean to `re`: there they may also count
     errors, and `\\${e}` would be found everywhere."""
     return _BRACE.sub(lambda brace: r"\{" if brace[1] else brace[0], pattern)
+
+
+def list_some(names: Sequence[str], most: int = 20) -> str:
+    """Names for a line; of many the first, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -27,6 +27,7 @@ NO_TOOLSET = "none"
 WITHDRAWN = "Not run: {name} is not available any more. Go on without it."
 EVERY_TOOLSET = frozenset({"*", "all", "hermes-cli", "hermes-gateway"})
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_DATA = frozenset(("const", "enum", "default", "examples"))
 _LARGEST_SCHEMA = 64 * 1024
 _TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 _MOST_ANSWERS = 64
@@ -245,7 +246,9 @@ def _schema_fault(schema: Any) -> str:
         text = json.dumps(schema)
     except (TypeError, ValueError, RecursionError) as error:
         return f"its parameters are no JSON ({one_line(str(error), 80)})"
-    return "its parameters are too long" if len(text) > _LARGEST_SCHEMA else _type_fault(schema, "parameters")
+    if len(text) > _LARGEST_SCHEMA:
+        return "its parameters are too long"
+    return _type_fault(schema, "parameters") or _reference_fault(schema, schema)
 
 
 def _type_fault(schema: Any, place: str) -> str:
@@ -267,3 +270,20 @@ def _type_fault(schema: Any, place: str) -> str:
             return f"{keyword} of {one_line(place, 80)} is neither a list nor a mapping"
         inner |= below
     return next(filter(None, (_type_fault(part, f"{place}.{name}") for name, part in inner.items())), "")
+
+
+def _reference_fault(part: Any, schema: Mapping[str, Any]) -> str:
+    """A `$ref` to something that the schema has not; what is only data is not looked at."""
+    if isinstance(part, list | tuple):
+        return next(filter(None, (_reference_fault(each, schema) for each in part)), "")
+    if not isinstance(part, Mapping):
+        return ""
+    reference = part.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#"):
+        found: Any = schema
+        for step in reference.split("/")[1:]:
+            found = found.get(step) if isinstance(found, Mapping) else None
+        if found is None:
+            return f"its parameters refer to {one_line(reference, 60)}, which is not there"
+    inner = (value for key, value in part.items() if key not in _DATA)
+    return next(filter(None, (_reference_fault(each, schema) for each in inner)), "")

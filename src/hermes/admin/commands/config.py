@@ -13,7 +13,7 @@ from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
 from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.text import one_line
+from hermes.domain.text import list_some, one_line
 from hermes.entry.desk import apply_settings
 from hermes.plugins import platform_manifests
 from hermes.state.files.subscriptions import WebhookSubscriptions
@@ -158,10 +158,10 @@ def _apply(command: CliCommand) -> None:
         console.line("Nothing has changed.")
     adopted = [key for key in report.changed if key not in report.waits]
     if adopted:
-        console.line(f"Adopted: {', '.join(adopted)}.")
+        console.line(f"Adopted: {list_some(adopted)}.")
     if report.waits:
         restart = console.spell("hermes gateway restart")
-        console.line(f"Takes effect after a restart ({restart}): {', '.join(report.waits)}.")
+        console.line(f"Takes effect after a restart ({restart}): {list_some(report.waits)}.")
 
 
 def _check(command: CliCommand) -> int:

@@ -21,6 +21,7 @@ from hermes.agent.models.facts import model_facts
 from hermes.agent.models.registry import Models
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import LOCAL
+from hermes.domain.text import list_some
 from hermes.domain.word import replace
 from hermes.plugins import platform_manifests, providers
 from hermes.state.settings.loader import LoadedSettings, load_settings
@@ -33,8 +34,6 @@ _APPROVALS = {
 _LEAST_FREE = 256 * 1024
 _ALIVE = ("starting", "running", "draining")
 
-_NAMED = 20
-"""How many agents are shown by name."""
 NOT_RUNNING = 3
 """The exit code of service managers for what is not running."""
 
@@ -159,8 +158,7 @@ def _agents(agents: Sequence[str], live: Mapping[str, Any] | None) -> str:
     """The agents that answer, by name; of many, how many more there are."""
     left_out = {} if live is None else live["facts"].get("agents_left_out", {})
     names = [str(agent) for agent in agents if agent not in left_out]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return (", ".join(names[:_NAMED]) or "–") + more
+    return list_some(names) or "–"
 
 
 def _uptime(facts: Mapping[str, Any]) -> float:
@@ -261,7 +259,9 @@ def last_model(reported: Mapping[str, Any]) -> ModelChoice | None:
 def _named(model: str, provider: str) -> str:
     if provider == DEMO:
         return "demo (the offline demo model, not an AI)"
-    return f"{model or 'none'} by {provider}" if provider else model or "none"
+    if provider and not model:
+        return f"{provider} (no model is named)"
+    return f"{model} by {provider}" if provider else model or "none"
 
 
 def _told_model(reported: Mapping[str, Any]) -> dict[str, str]:

@@ -28,6 +28,7 @@ from hermes.admin.process.starts import HEALTHY_SECONDS, StartGuard
 from hermes.admin.process.watchdog import SystemdNotifier, Watchdog
 from hermes.control.workers import report_death
 from hermes.domain.errors import SettingsError, UserError
+from hermes.domain.text import list_some
 from hermes.domain.word import replace
 from hermes.state.home.homes import prepare_home
 from hermes.state.home.locks import HOMES, MachineLock, lock_folder
@@ -125,7 +126,7 @@ class GatewayProcess(Struct, frozen=True, kw_only=True):
                 return
             watchdog.told(heard)
             if heard == "running":
-                agents, accounts = ", ".join(facts["agents"]), ", ".join(facts["accounts"]) or "none"
+                agents, accounts = list_some(facts["agents"]), ", ".join(facts["accounts"]) or "none"
                 place = f"home {self.home}, agents {agents}, platforms {accounts}, model {facts['model']}"
                 self.say(f"ready: {place}")
                 _collect_from_now_on()

@@ -6,6 +6,7 @@ behind each. That function gets one argument, the `CliCommand`."""
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -20,6 +21,8 @@ from hermes.domain.process_mark import own_level
 from hermes.domain.process_rank import RIGHTS, Rank, rank_of
 from hermes.domain.text import showable
 from hermes.entry.http.site.owner_socket import lowest_level
+
+_QUIET = logging.NullHandler()
 
 
 class CliCommand(Struct, frozen=True, kw_only=True):
@@ -139,6 +142,8 @@ def perform(
     version: str = "",
 ) -> int:
     """Run a subcommand of the named command; returns the exit code. `UsageError` for wrong arguments."""
+    # Without a log, what is wrong with a plugin would be printed raw by each command; `plugins list` tells.
+    logging.getLogger("hermes.plugins").addHandler(_QUIET)
     parser = CliParser(prog=f"hermes {name}")
     parser.set_defaults(name_of_command=parser.prog)
     module: Any = import_module(f"hermes.admin.commands.{name}")

@@ -153,7 +153,7 @@ class OpenSources(Struct, kw_only=True):
             await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS + 1.0)
 
     async def _live(self, name: str, source: ToolSource) -> None:
-        why, clock = "it was closed", self.loops.clock
+        why, clock, level = "it was closed", self.loops.clock, logging.WARNING
         try:
             await _in_time(source.open())
             while True:
@@ -165,13 +165,16 @@ class OpenSources(Struct, kw_only=True):
                 self._asked[name].set()
                 await contain(source.changed())
                 await clock.sleep(max(asked + ASK_SECONDS - clock.monotonic(), 0.0))
+        except asyncio.CancelledError:
+            level = logging.INFO
+            raise
         except BaseException as error:
             why = one_line(describe(error), 200)
             raise
         finally:
             self.toolbox.withdraw(name, why)
             self._asked[name].set()
-            log.warning("tools.withdrawn source=%s why=%s", name, why)
+            log.log(level, "tools.withdrawn source=%s why=%s", name, why)
             await _in_time(source.close(), CLOSE_SECONDS)
 
 
