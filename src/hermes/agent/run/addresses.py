@@ -163,7 +163,8 @@ def carries_data(url: str, limits: AddressLimits = STRICT) -> bool:
         return _named_carries(url, parts, limits)
     if user and user != "git" and (strict or _is_opaque(unquote(user), 8, limits)):
         return True
-    below = host.split(".")[:-2]
+    # Signs that only look like a slash are part of the host.
+    below = host.split(".")[: -2 if _HOST.fullmatch(host) else None]
     if len(below) > limits.labels or any(
         len(label) > limits.label or _is_opaque(label, limits.drawn, limits) for label in below
     ):
