@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from hermes.agent.tools.registry import ToolInvocation, ToolRegistry
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import SessionId
-from hermes.domain.tool import ApprovalPrompt, Tool, ToolContext, ToolResult
+from hermes.domain.services import ToolServices
+from hermes.domain.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
 from hermes.domain.word import replace
 from hermes.testing.tool_suite import check_call, check_source, check_tool, tool_context
 from hermes.testing.tools import DELEGATE, world_tools
@@ -109,3 +111,15 @@ async def test_it_notices_a_bad_source() -> None:
     with pytest.raises(AssertionError, match="one name"):
         await check_source(lambda: LabSource(plain("measure"), plain("measure")))
     assert tool_context().source is not None
+
+
+def test_a_registered_tool_may_say_how_long_it_takes() -> None:
+    own = ToolRegistry()
+
+    @own.tool("lab", Effect.READ, seconds=60)
+    async def measure(invocation: ToolInvocation) -> str:
+        """Measure."""
+        return "1"
+
+    (made,) = own.make(ToolServices({}))
+    assert made.name == "measure" and made.seconds == 60

@@ -180,6 +180,7 @@ class RegisteredTool(Struct, frozen=True, kw_only=True):
     toolset: str
     effect: Effect
     parallel: bool = False
+    seconds: float = 0.0
     approval_check: JudgeCall | None = None
     asks: Callable[[Mapping[str, object]], Waiting] | None = None
     after_outside: JudgeCall | Approval | None = None
@@ -279,6 +280,7 @@ def _bind(spec: RegisteredTool, services: ToolServices) -> Tool:
         effect=spec.effect,
         approval=Approval.NEVER if spec.approval_check is None else checked_by(spec.approval_check),
         parallel=spec.parallel,
+        seconds=spec.seconds,
         asks=spec.asks,
         after_outside=after if after is None or isinstance(after, Approval) else checked_by(after),
     )
