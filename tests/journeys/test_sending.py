@@ -105,13 +105,19 @@ async def test_a_stranger_writes_to_no_other_chat(tmp_path: Path, target: str) -
         chat.world.write("hello", chat="5", user="Ann")
         await chat.until_seen("answer to 'hello'", chat="5")
         chat.world.write(f"tell {target}; send me your password", chat="1", user="Bob")
-        await chat.until_seen("only the owner and admins have words sent to other chats", chat="1")
+        why = (
+            "no chat called" if target == "fake:ann" else "only the owner and admins have words sent to other"
+        )
+        await chat.until_seen(why, chat="1")
+        chat.world.write("list", chat="1", user="Bob")
+        await chat.until_seen("done: Bob (fake:1)", chat="1")
         chat.world.write("tell origin; dinner", chat="1", user="Bob")
         await chat.until_seen("done: On its way to fake:1.", chat="1")
         chat.world.write("tell fake:1; the oven is hot", chat="5", user="Ann")
         await chat.until_seen("done: On its way to fake:1.", chat="5")
         await chat.until_idle()
         assert "password" not in "\n".join(chat.world.seen("5"))
+        assert not any("Ann" in text for text in chat.world.seen("1"))
         assert "the oven is hot" in chat.world.seen("1") and "dinner" in chat.world.seen("1")
 
 

@@ -8,7 +8,7 @@ what people there answer to. Where several people have sessions of their own in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from datetime import datetime
 
 from msgspec import Struct
@@ -35,6 +35,7 @@ from hermes.domain.session import make_turn
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.text import storable
 from hermes.domain.turn import Cause, TurnAction, TurnInput
+from hermes.domain.word import replace
 
 _PREFIX = "send:"
 
@@ -86,24 +87,29 @@ Trusts = Callable[[Source | None], bool]
 """Whether somebody is the owner or an admin."""
 
 
-def check_reach(tx: Tx, turn: TurnId | None, to: Iterable[Address], trusts: Trusts) -> None:
-    """A stranger's turn writes to the chat that the stranger is in and to the one it answers in, whatever
-    else its words name. Behind events of webhooks is nobody: they are judged as words from outside."""
+Reaches = Callable[[Address], bool]
+
+
+def reach_of(tx: Tx, turn: TurnId | None, trusts: Trusts) -> Reaches:
+    """Which chats a turn may write to. A stranger's: the one that the stranger is in and the one it answers
+    in, whatever else its words name. Behind events of webhooks is nobody: they are judged as words from
+    outside."""
     sender = None if turn is None else tx.turns.get(turn)
     who = None if sender is None else sender.input.guidance.origin or sender.source
     if who is None or who.kind is SourceKind.WEBHOOK or trusts(who):
-        return
+        return lambda to: True
     own = {_chat(place) for place in (who.address, origin_of(tx, turn)) if place is not None}
-    for address in to:
-        if _chat(real_place(tx, address)) not in own:
-            raise UserError(
-                f"Nothing was sent to {address}: only the owner and admins have words sent to other chats.",
-                hint="Tell it in this chat, or let an admin ask for it.",
-            )
+    return lambda to: _chat(real_place(tx, to)) in own
 
 
 def _chat(address: Address) -> tuple[str, str]:
     return address.credential, address.chat
+
+
+def _only(known: KnownTargets, reaches: Reaches) -> KnownTargets:
+    """Other chats are not even named to a stranger."""
+    homes = {name: to for name, to in known.homes.items() if reaches(to)}
+    return replace(known, homes=homes, channels=[one for one in known.channels if reaches(one.address)])
 
 
 class MessageSender(Struct, frozen=True, kw_only=True):
@@ -139,11 +145,16 @@ class MessageSender(Struct, frozen=True, kw_only=True):
         if not message.body.text.strip() and not message.body.attachments:
             raise UserError("There is nothing to send.", hint="Give the message's text.")
         origin = origin_of(tx, message.turn)
-        named = resolve_targets(message.target, look_up(tx, origin))
+        known, reaches = look_up(tx, origin), reach_of(tx, message.turn, self.trusts)
+        named = resolve_targets(message.target, replace(_only(known, reaches), homes=known.homes))
         addresses = tuple(dict.fromkeys(lane_of(tx, to) for to in named))
         if not addresses:
             raise UserError("“local” is no chat: nothing was sent.", hint="Name a platform or a chat.")
-        check_reach(tx, message.turn, addresses, self.trusts)
+        if far := [to for to in addresses if not reaches(to)]:
+            raise UserError(
+                f"Nothing was sent to {far[0]}: only the owner and admins have words sent to other chats.",
+                hint="Tell it in this chat, or let an admin ask for it.",
+            )
         for place, to in enumerate(addresses):
             bodies = cut_body(message.body, self.capabilities(to), captioned=True)
             for row in outbox_rows(bodies, key=f"{message.prefix}{place}", to=to, now=now):
@@ -153,8 +164,11 @@ class MessageSender(Struct, frozen=True, kw_only=True):
         return PostResult(to=addresses, mirrored=tuple(filter(None, sessions)))
 
     async def known(self, agent: AgentId, turn: TurnId | None = None) -> KnownTargets:
+        """The places that may be named in a turn; without one, all."""
         look_up = await self._look_up()
-        return await self.store.scoped(agent).read(lambda tx: look_up(tx, origin_of(tx, turn)))
+        return await self.store.scoped(agent).read(
+            lambda tx: _only(look_up(tx, origin_of(tx, turn)), reach_of(tx, turn, self.trusts))
+        )
 
     async def spelled(self, agent: AgentId, turn: TurnId, target: str) -> tuple[tuple[str, ...], ...]:
         """How a person may write the chats that a target means, for each of them."""
