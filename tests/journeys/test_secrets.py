@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.app.agents.redaction import HIDDEN
 from hermes.domain.concealing import concealed, withheld
 from hermes.domain.errors import UserError
 from hermes.domain.event import Kept, ModelSaid, ToolFinished
@@ -170,3 +171,35 @@ async def test_what_a_service_signed_goes_back_as_it_came_or_not_at_all() -> Non
     assert (
         concealed(replace(said, kept=replace(clean, text=f'{{"t": "{KEY}"}}')), secrets.conceal).kept is None
     )
+
+
+async def test_what_was_hidden_in_a_file_is_not_lost_when_it_is_written_back(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    own = f"user = ann\npassword = '{KEY}'\nport = 1\n"
+    shown_as = own.replace(KEY, STAND_IN)
+    change = {"path": "a.conf", "old": f"'{STAND_IN}'\nport = 1", "new": "port = 2"}
+    steps = [
+        call("read_file", json.dumps({"path": "a.conf"})),
+        call("write_file", json.dumps({"path": "a.conf", "content": shown_as})),
+        call("patch", json.dumps(change)),
+        call("patch", json.dumps({"path": "a.conf", "old": "user = ann", "new": f"user = {STAND_IN}"})),
+        call("patch", json.dumps({"path": "a.conf", "old": "port = 1", "new": "port = 2"})),
+        call("write_file", json.dumps({"path": "new.conf", "content": shown_as})),
+    ]
+    results: list[str] = []
+
+    def reply(request: ModelRequest) -> Say:
+        done = [entry.record.text for entry in request.entries if isinstance(entry.record, ToolFinished)]
+        results[:] = done
+        return replace(steps[len(done)]) if len(done) < len(steps) else say("done")
+
+    async with ApiWorld(home=home, provider=ScriptedModel(reply)) as api:
+        (home / "workspace").mkdir(exist_ok=True)
+        (home / "workspace/a.conf").write_text(own)
+        body = {"model": "hermes-agent", "messages": [{"role": "user", "content": "go"}]}
+        await api.post("/v1/chat/completions", body)
+    assert STAND_IN in results[0] and results[0].endswith(HIDDEN) and results[0].count(HIDDEN) == 1
+    assert results[1].startswith("Not written: a.conf has something else") and "hidden from you" in results[2]
+    assert results[3].startswith("Not written") and results[4].startswith("Patched")
+    assert results[5].startswith("Wrote")
+    assert (home / "workspace/a.conf").read_text() == own.replace("port = 1", "port = 2")

@@ -19,6 +19,7 @@ from hermes.agent.tools.registry import ApprovalCase, CommandRules, ToolInvocati
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend, FileSearch, FileView, Match
+from hermes.domain.settings.declaring import STAND_IN
 from hermes.domain.tool import Approval, ApprovalPrompt, Effect, ToolResult
 
 _MOST_LINES = 2000
@@ -223,10 +224,24 @@ async def write_file(invocation: ToolInvocation, path: str, content: str) -> str
             f"{len(data)} bytes are too many for one file.", hint="Write it in parts with terminal."
         )
     before, real = await check_target(invocation, path, writing=True)
+    if before and STAND_IN in content:
+        there = await invocation.backend.files.read(
+            invocation.session, real, limit=_LARGEST_WRITE, follow=False
+        )
+        check_hidden(path, there.decode("utf-8", "replace"), content)
     await invocation.backend.files.write(invocation.session, real, data, follow=False)
     await note_written(invocation, path, real)
     verb = "Replaced" if before else "Wrote"
     return f"{verb} {path}: {len(data)} bytes, {_lines_in(content)}.{syntax_note(path, content)}"
+
+
+def check_hidden(path: str, before: str, after: str) -> None:
+    """Refuses a change by which what was hidden from the model would be lost."""
+    if after.count(STAND_IN) > before.count(STAND_IN):
+        raise UserError(
+            f"Not written: {path} has something else where you write {STAND_IN}.",
+            hint="That text was hidden from you and is still in the file: change the other lines with patch.",
+        )
 
 
 def _lines_in(text: str) -> str:

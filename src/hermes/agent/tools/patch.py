@@ -13,10 +13,18 @@ from msgspec import Struct
 
 from hermes.agent.danger.paths import write_fault
 from hermes.agent.tools.approval_text import action_digest, shown_lines
-from hermes.agent.tools.files import check_target, note_written, resolve_path, syntax_note, write_question
+from hermes.agent.tools.files import (
+    check_hidden,
+    check_target,
+    note_written,
+    resolve_path,
+    syntax_note,
+    write_question,
+)
 from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import Backend
+from hermes.domain.settings.declaring import STAND_IN
 from hermes.domain.tool import Approval, ApprovalPrompt, Effect
 
 _LARGEST = 4 << 20
@@ -67,7 +75,13 @@ async def patch(invocation: ToolInvocation, path: str, old: str, new: str, repla
         raise UserError(f"{path} is not UTF-8 text.") from None
     if "\r\n" in before and "\r\n" not in old:
         old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
+    if STAND_IN in old and STAND_IN not in before:
+        raise UserError(
+            f"{path} has something else where you write {STAND_IN}: it was hidden from you.",
+            hint="Name the lines around it, and change those alone.",
+        )
     after = apply_patch(before, old, new, every=replace_all)
+    check_hidden(path, before, after)
     if after == before:
         return f"{path} has this change already; nothing was written."
     await invocation.backend.files.write(invocation.session, real, after.encode(), follow=False)

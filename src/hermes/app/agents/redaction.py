@@ -19,12 +19,14 @@ from hermes.domain.errors import HermesError, as_model_fault
 from hermes.domain.event import Entry, Notice, TextDelta, ThoughtDelta
 from hermes.domain.message import Attachment
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
+from hermes.domain.settings.declaring import STAND_IN
 from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.domain.word import replace
 from hermes.state.settings.secrets import Secrets
 
 T = TypeVar("T")
 _MEMORY = "concealed"
+HIDDEN = f"[{STAND_IN} stands for a secret, or what looks like one. It is hidden: do not write it back.]"
 
 # --- tools -------------------------------------------------------------------------------------------
 
@@ -79,7 +81,14 @@ def _quiet_result(result: ToolResult, quieten: Conceal) -> ToolResult:
             for file in result.attachments
         )  # fmt: skip
         result = replace(result, attachments=tuple(quiet_files))
-    return replace(result, text=quiet(result.text))
+    return replace(result, text=_noted(result.text, quiet(result.text)))
+
+
+def _noted(before: str, after: str) -> str:
+    """A result as it is told, with a word at its end if something was taken out of it."""
+    if not isinstance(before, str) or after.count(STAND_IN) <= before.count(STAND_IN) or HIDDEN in after:
+        return after
+    return f"{after}\n{HIDDEN}"
 
 
 # --- models ------------------------------------------------------------------------------------------
