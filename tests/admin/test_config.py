@@ -234,6 +234,39 @@ def test_check(tmp_path: Path) -> None:
     assert code == 1 and out.startswith(f"{file}:3: terminal.network does not hold: the backend local cannot")
 
 
+def test_what_would_stop_the_start_is_not_set(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    refused = [
+        ("network: none", "terminal.backend", "local", "the backend local cannot limit the network."),
+        ("network: none", "terminal.backend", "ssh", "the backend ssh cannot limit the network."),
+        (
+            "backend: landlock",
+            "terminal.network",
+            "pypi.org",
+            "landlock cannot limit the network to some hosts.",
+        ),
+        ("backend: local", "TERMINAL_NETWORK", "none", "the backend local cannot limit the network."),
+        ("timeout: 5", "terminal.env_passthrough", "SOME_API_KEY", "SOME_API_KEY holds a credential"),
+        ("timeout: 5", "terminal.backend", "bublewrap", "Did you mean “bubblewrap”? There are: auto, "),
+    ]
+    for before, key, value, why in refused:
+        file.write_text(f"terminal: {{{before}}}\n")
+        code, _, err = ask(tmp_path, "set", key, value)
+        assert code == 1 and why in err and "nothing was changed" in err
+        assert file.read_text() == f"terminal: {{{before}}}\n" and not (tmp_path / ".env").exists()
+    file.write_text("terminal: {network: none, backend: local}\n")
+    assert ask(tmp_path, "set", "terminal.timeout", "7")[0] == 0, "what was wrong before is no reason"
+    assert ask(tmp_path, "set", "terminal.backend", "landlock")[0] == 0
+
+
+def test_check_names_a_machine_that_is_missing(tmp_path: Path) -> None:
+    assert ask(tmp_path, "set", "terminal.backend", "ssh")[0] == 0
+    code, out, _ = ask(tmp_path, "check")
+    assert code == 1 and "No machine is named for the backend ssh" in out and "terminal.ssh_host" in out
+    assert ask(tmp_path, "set", "terminal.ssh_host", "nas.lan")[0] == 0
+    assert ask(tmp_path, "check")[0] == 0
+
+
 def test_check_shows_no_secret_and_no_control_characters(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text('agent: {max_turns: secret-1}\n"a\\e[31mb": 1\n')
     _, out, _ = ask(tmp_path, "check", A_KEY="secret-1")

@@ -206,6 +206,26 @@ def test_a_backend_of_a_plugin_is_no_sandbox_until_it_says_so() -> None:
     assert strangers == "strangers: audited (a folder of their own, network none)"
 
 
+def test_no_boundary_is_named_that_does_not_hold() -> None:
+    probes = asyncio.run(fake_probes("landlock").get())
+
+    def lines(backend: str, *network: str) -> list[str]:
+        own = Settings(terminal=TerminalSettings(backend=backend, network=network))
+        return boundary_lines(boundary_facts(own, probes))
+
+    owners, strangers = lines("ssh")
+    assert owners == "owner and admins, terminal: ssh (no sandbox, network open)"
+    assert (
+        strangers.startswith("strangers: commands are refused. ") and "the backend ssh does not" in strangers
+    )
+    for backend, network in (("ssh", "none"), ("ssh", "pypi.org"), ("landlock", "pypi.org")):
+        refused = f"commands are refused. The backend {backend} cannot limit the network, and here it must."
+        assert lines(backend, network)[0].startswith(f"owner and admins, terminal: {refused}")
+    owners, strangers = lines("landlock", "none")
+    assert owners == "owner and admins, terminal: landlock (workspace only, network none, weak)"
+    assert strangers.startswith("strangers: commands are refused. ")
+
+
 ILL = {"agent": "main", "backend": "box", "trouble": "it rattles"}
 
 

@@ -4,8 +4,11 @@ and write files."""
 from __future__ import annotations
 
 import argparse
+import shutil
+import tempfile
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from hermes import plugins
@@ -113,6 +116,8 @@ def _set(command: CliCommand) -> None:
     if value is None:
         value = _asked_value(command, platforms)
     home = prepare_home(command.home)
+    if key.lower().startswith(("terminal", "routes")):
+        _check_terminal(command, key, value, platforms)
     written = set_setting(home, key, value, platforms)
     console.line(f"{written.name} is set in {written.file}")
     if written.secret:
@@ -122,6 +127,21 @@ def _set(command: CliCommand) -> None:
         file, _ = check_text((home / CONFIG_FILE).read_text(encoding="utf-8"), platforms.names)
         if value_at(_loaded(command).settings, key, platforms) != value_at(file, key, platforms):
             console.line("A variable in .env or in the environment sets another value, which takes effect.")
+
+
+def _check_terminal(command: CliCommand, key: str, value: str, platforms: PlatformNames) -> None:
+    """A `UserError` if the gateway would not start with this setting beside the others: tried on a copy."""
+    before = {error.message for error in _terminal_errors(command, _loaded(command))}
+    with tempfile.TemporaryDirectory(prefix="hermes-") as folder:
+        for name in (CONFIG_FILE, SECRETS_FILE):
+            if (command.home / name).is_file():
+                shutil.copy2(command.home / name, folder)
+        set_setting(Path(folder), key, value, platforms)
+        loaded = load_settings(Path(folder), command.environ, platforms=_plugin_platforms())
+    for error in _terminal_errors(command, loaded):
+        if error.message not in before:
+            hint = f"{error.hint} The gateway would not start with it; nothing was changed."
+            raise UserError(error.message, hint=hint)
 
 
 def _asked_value(command: CliCommand, platforms: PlatformNames) -> str:
@@ -180,9 +200,15 @@ def _check(command: CliCommand) -> int:
 
 
 def _terminal_problems(command: CliCommand, loaded: LoadedSettings) -> list[str]:
+    from hermes.app.agents.terminal_settings import nameless_machine
+
+    return [str(error) for error in (*_terminal_errors(command, loaded), *nameless_machine(loaded))]
+
+
+def _terminal_errors(command: CliCommand, loaded: LoadedSettings) -> list[SettingsError]:
     from hermes.app.agents.terminal_settings import terminal_problems
 
-    return [str(error) for error in terminal_problems(loaded, command.environ)]
+    return [*terminal_problems(loaded, command.environ)]
 
 
 def _toolset_problems(loaded: LoadedSettings) -> list[str]:

@@ -19,7 +19,7 @@ from hermes.admin.process.home_files import GATEWAY, home_holder
 from hermes.admin.shell.boundary_lines import boundary_lines
 from hermes.admin.shell.command import JSON, CliCommand, declare
 from hermes.app.agents.ladder import SandboxProbes, boundary_facts
-from hermes.app.agents.terminal_settings import terminal_problems
+from hermes.app.agents.terminal_settings import nameless_machine, terminal_problems
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.settings import AUTO
@@ -114,7 +114,7 @@ def _gateway_checks(live: Mapping[str, Any] | None, probes: Sequence[SandboxProb
 
 
 def _settings_checks(loaded: LoadedSettings, environ: Mapping[str, str]) -> Iterator[DoctorCheck]:
-    errors = [*loaded.stops, *terminal_problems(loaded, environ)]
+    errors = [*loaded.stops, *terminal_problems(loaded, environ), *nameless_machine(loaded)]
     for error in errors:
         yield DoctorCheck(
             name="settings", state=CheckState.PROBLEM, detail=error.message, remedy=error.hint or ""

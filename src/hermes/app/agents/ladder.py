@@ -46,6 +46,11 @@ log = logging.getLogger("hermes.backend")
 PROBE_SECONDS = 20.0
 _RANKS = {Boundary.CONTAINER: 0, Boundary.SANDBOX: 1, Boundary.WEAK: 2}
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.:-]{0,251}[a-z0-9])?")
+LANDLOCK = "landlock"
+"""Opens or closes the network as a whole."""
+SSH = "ssh"
+_OPEN_BACKENDS = (LOCAL, SSH)
+"""Those that cannot limit the network at all."""
 _LOOK = "See what is missing: hermes doctor"
 _STRANGERS_RUN = "Commands and files of people who are neither owner nor admin need a sandbox"
 _NAME_ONE = "Set terminal.backend: auto, or name a sandbox in a route for them (routes[].backend)."
@@ -109,14 +114,25 @@ class BoundaryChoice(Struct, frozen=True, kw_only=True):
 
     def fault(self, world: World) -> tuple[str, str] | None:
         """What the world does not hold although it must."""
-        if self.apart and not world.boundary.holds_strangers:
+        unlimited = world.network.open and not self.network.open
+        return self.weakness(world.boundary, holds_network=not unlimited)
+
+    def weakness(self, boundary: Boundary, *, holds_network: bool) -> tuple[str, str] | None:
+        if self.apart and not boundary.holds_strangers:
             return (
                 f"{_STRANGERS_RUN}, and the backend {self.backend} does not hold them in well enough.",
                 _NAME_ONE,
             )
-        if world.network.open and not self.network.open:
+        if not holds_network:
             return (f"The backend {self.backend} cannot limit the network, and here it must.", _OTHER_ONE)
         return None
+
+
+def holds_network(backend: str, network: NetworkRules) -> bool:
+    """Whether a backend can limit commands to a network, as far as that is known before it is made."""
+    if network.open:
+        return True
+    return backend not in _OPEN_BACKENDS and not (backend == LANDLOCK and network.hosts)
 
 
 def leaves_open(who: Commander, settings: Settings) -> bool:
@@ -274,9 +290,12 @@ def _facts(
     probe = next((probe for probe in probes if probe.name == choice.backend), None)
     world = worlds.get((choice.backend, choice.network)) or _other_world(choice, worlds)
     boundary = world.boundary if world is not None else probe.boundary if probe is not None else Boundary.NONE
-    told = world is not None or probe is not None or choice.backend in ("", LOCAL)
+    told = world is not None or probe is not None or choice.backend in ("", *_OPEN_BACKENDS)
     why, remedy = ("", "") if probe is None or probe.works else (probe.why, probe.remedy)
-    refusal = choice.refusal or (choice.fault(world) if world is not None else None)
+    refusal = choice.refusal
+    if refusal is None and told and not why:
+        holds = holds_network(choice.backend, choice.network)
+        refusal = choice.weakness(boundary, holds_network=holds) or (choice.fault(world) if world else None)
     return {
         "who": who,
         "route": route,

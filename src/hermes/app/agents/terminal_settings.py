@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hermes.app.agents.ladder import read_network
+from hermes.app.agents.ladder import LANDLOCK, SSH, holds_network, read_network
 from hermes.control.people.standing import OWNERS_KEYS, is_trusted
 from hermes.domain.address import (
     DEFAULT_ACCOUNT,
@@ -53,17 +53,28 @@ def terminal_problems(loaded: LoadedSettings, environ: Mapping[str, str]) -> Ite
             yield loaded.wrong("terminal.env_passthrough", message, "Take it out of the list.")
 
 
+def nameless_machine(loaded: LoadedSettings) -> Iterator[SettingsError]:
+    """The gateway starts without it, but refuses the commands."""
+    settings = loaded.settings
+    backends = (settings.terminal.backend, *(route.backend for route in settings.routes))
+    if not settings.terminal.ssh_host and SSH in (name.strip().lower() for name in backends):
+        message = "No machine is named for the backend ssh, so commands there are refused."
+        yield loaded.wrong("terminal.backend", message, "Set terminal.ssh_host.")
+
+
 def _network_problems(
     loaded: LoadedSettings, key: str, words: tuple[str, ...], backend: str
 ) -> Iterator[SettingsError]:
     try:
-        holds = not words or read_network(words).open or not _is_local(backend)
+        name = backend.strip().lower()
+        holds = not words or holds_network(name, read_network(words))
     except ValueError as error:
         message = f"{key}: “{one_line(str(error), 60)}” is no host."
         yield loaded.wrong(key, message, "Write open, none, or a list like [pypi.org, *.example.org].")
         return
     if not holds:
-        message = f"{key} does not hold: the backend local cannot limit the network."
+        what = "cannot limit the network" + (" to some hosts" if name == LANDLOCK else "")
+        message = f"{key} does not hold: the backend {name} {what}."
         yield loaded.wrong(key, message, "Set the backend to auto or to a sandbox, or remove the limit.")
 
 

@@ -26,7 +26,7 @@ from hermes.state.settings.dotenv import parse_dotenv, with_variable
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, check_text, key_variable, load_settings
 from hermes.state.settings.names import BUILT_IN, PlatformNames
 from hermes.state.settings.secrets import looks_like_placeholder
-from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
+from hermes.state.settings.unsupported_limits import REMOVE, stop_at_limits, stop_at_variable
 from hermes.state.settings.values import SettingSpec, WrongValue, convert, knobs, sections
 from hermes.state.settings.yaml_tree import YamlMapping, YamlScalar, read_yaml
 
@@ -213,8 +213,11 @@ def _check_limit(dotted_key: str, value: str, platforms: PlatformNames) -> None:
     stop_at_limits(key_places.arrange(tree, platforms.names, findings), findings)
     stop_at_variable(dotted_key, value, None, findings)
     if findings.stops:
-        hint = "The gateway would not start with it; nothing was changed."
-        raise UserError(findings.stops[0].message, hint=hint)
+        stop = findings.stops[0]
+        names = "" if stop.hint == REMOVE else f"{stop.hint} "
+        raise UserError(
+            stop.message, hint=f"{names}The gateway would not start with it; nothing was changed."
+        )
 
 
 def _readable(path: Path, *, yaml: bool = False) -> TextFile:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from hermes.domain.entry_points import entry_points
 from hermes.domain.ports.world import BACKENDS
 from hermes.domain.settings.settings import AUTO
-from hermes.domain.text import one_line
+from hermes.domain.text import closest, one_line
 from hermes.state.home.findings import SettingsFindings, is_slip
 from hermes.state.settings.yaml_tree import YamlMapping as Tree
 from hermes.state.settings.yaml_tree import YamlNode, YamlScalar
@@ -99,7 +99,7 @@ def stop_at_limits(root: Tree, findings: SettingsFindings) -> None:
 def stop_at_variable(name: str, value: str, line: int | None, findings: SettingsFindings) -> None:
     narrowing = VARIABLES.get(name)
     if narrowing is not None and not narrowing.holds(value):
-        _tell(name, line, narrowing, findings)
+        _tell(name, line, narrowing, findings, value)
 
 
 def _places(root: Tree) -> Iterator[tuple[str, Tree]]:
@@ -126,7 +126,8 @@ def _check(
             narrowing = UnsupportedLimit(why=_SLIP.format(parts[0]), harmless=narrowing.harmless)
         if len(parts) == 1:
             if _narrows(node, narrowing.holds):
-                _tell(prefix + name, line, narrowing, findings)
+                value = node.text if isinstance(node, YamlScalar) else ""
+                _tell(prefix + name, line, narrowing, findings, value)
         elif isinstance(node, Tree):
             _check(node, f"{prefix}{name}.", parts[1:], narrowing, findings)
         elif _narrows(node, lambda text: not text.strip()):
@@ -139,7 +140,19 @@ def _narrows(node: YamlNode, holds: Callable[[str], bool]) -> bool:
     return any(_narrows(child, holds) for child in node.children())
 
 
-def _tell(name: str, line: int | None, narrowing: UnsupportedLimit, findings: SettingsFindings) -> None:
+def _tell(
+    name: str, line: int | None, narrowing: UnsupportedLimit, findings: SettingsFindings, value: str = ""
+) -> None:
     message = f"“{one_line(name)}” is a limit that does not hold here: {narrowing.why}."
     if not any(stop.line == line and stop.message == message for stop in findings.stops):
-        findings.stop(line, message, REMOVE)
+        findings.stop(line, message, _instead(narrowing, value))
+
+
+def _instead(narrowing: UnsupportedLimit, value: str) -> str:
+    """The names that would hold, the nearest one first."""
+    names = sorted({*narrowing.harmless, *installed(narrowing.group)} - {""}) if narrowing.group else []
+    if not names:
+        return REMOVE
+    near = closest(value.strip().lower(), names)
+    meant = f"Did you mean “{near}”? " if near else ""
+    return f"{meant}There are: {', '.join(names)}."
