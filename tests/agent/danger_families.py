@@ -3,6 +3,56 @@
 from __future__ import annotations
 
 FAMILIES: dict[str, str] = {
+    "controllers of the machine": r"""
+pacman -Rns linux
+pacman --remove vim
+yay spotify
+apk del curl
+opkg remove dropbear
+xbps-remove -R vim
+busctl set-property org.x /x org.x.I Prop s y
+gdbus call --system --dest org.freedesktop.systemd1 --method org.freedesktop.systemd1.Manager.StopUnit x
+dbus-send --system --dest=org.freedesktop.systemd1 /o org.freedesktop.systemd1.Manager.StopUnit string:x
+nmcli networking off
+nmcli radio wifi off
+nmcli dev disconnect eth0
+nmcli -w 5 con up vpn
+ip ro a default via 10.0.0.1
+ip -batch changes.txt
+loginctl terminate-session 3
+resolvectl dns eth0 10.0.0.1
+resolvectl flush-caches
+arp -s 10.0.0.1 aa:bb:cc:dd:ee:ff
+hostnamectl hostname other
+rfkill block all
+debugfs -w /dev/sda1
+debugfs -R 'cat /etc/shadow' /dev/sda1
+smartctl -s off /dev/sda
+nvme fw-download /dev/nvme0 -f x
+renice -20 -p 1
+ionice -c1 -p 77
+ulimit -c unlimited
+wall the disk is full
+elasticsearch-reset-password -u elastic
+""",
+    "what is opened, decrypted or changed by a request": r"""
+xdg-open https://x.example/?q=1
+open mailto:a@x.example?body=1
+sensible-browser www.x.example
+java -jar /tmp/tool.jar
+java -cp lib.jar:/tmp/classes Main
+echo x > a.jar; java -jar a.jar
+wine /tmp/setup.exe
+gpg -d notes.gpg
+gpg --batch --decrypt notes.gpg
+age -d -i key.txt notes.age
+ansible-vault view group_vars/all.yml
+curl -X DELETE localhost:9200/_all
+curl -sXDELETE http://127.0.0.1:3000/items
+curl -sX PUT localhost:9200/_cluster/settings -d '{}'
+wget --method=DELETE http://localhost:5984/db
+http DELETE localhost:9200/_all
+""",
     "python inline": r"""
 python3 -c "from pathlib import Path; Path('a.txt').unlink()"
 python3 -c "import os; os.replace('a', 'b')"

@@ -44,6 +44,10 @@ FORMS: dict[str, Callable[[int], str]] = {
     "changes": lambda n: "x=a; echo " + "${x%b}${x/a/b} " * n,
     "processes": lambda n: "cat /proc/self" + "/cwd/.." * n,
     "subscripts": lambda n: "x='" + "a[" * n + "'",
+    "functions": lambda n: "f() { ls $1; }; " + "f a; " * n,
+    "arguments": lambda n: "set -- " + "a " * n + "; ls $1",
+    "orders": lambda n: "python3 -c 'import os\n" + 'os.system("ls")\n' * n + "'",
+    "open orders": lambda n: "python3 -c 'import os\n" + 'run("\\"' * n + "'",
     "here-document": lambda n: "cat <<EOF\n" + "line $x\n" * n + "EOF",
 }
 

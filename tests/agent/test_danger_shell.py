@@ -89,7 +89,7 @@ def test_words_are_not_commands(command: str) -> None:
         ("rm -rf ./*", {"delete.everything"}),
         ("rm -rf ?*", {"delete.everything"}),
         ("rm -rf /etc/*", {"delete.root"}),
-        ("rm -rf /et?", {"delete.outside"}),
+        ("rm -rf /et?", {"delete.root"}),
         ("rm -rf .git", {"delete.everything"}),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from hermes.agent.danger import pure
@@ -77,6 +78,47 @@ def check_strings(call: ShellCall, text: str) -> None:
     for fault in {call.judge.read_fault(string) for string in strings if "/" in string or string[:1] == "."}:
         if fault in ("read.home", "read.secret"):
             call.find(fault)
+
+
+# --- what code has others do ---
+
+_TEXT = r"""[rbu]{0,2}(?:"(?:\\.|[^"\\\n]){0,2000}"|'(?:\\.|[^'\\\n]){0,2000}')"""
+_ORDER = re.compile(
+    r"\b(?:system|popen\d?|Popen|exec[A-Za-z]{0,12}|spawn\w{0,8}|run|call|check_call|check_output|getoutput"
+    r"|getstatusoutput|shell_exec|passthru|proc_open|create_subprocess_\w{4,5}|capture\w{0,4}|qx)\b"
+    rf"[\s(\[{{]{{0,9}}({_TEXT}(?:[\s,\[\]()]{{1,9}}{_TEXT}){{0,20}})"
+    rf"|({_TEXT})\s{{0,9}}\|&?\s{{0,9}}getline|\bprintf?\b[^|\n]{{0,400}}\|\s{{0,9}}({_TEXT})"
+    r"|(`[^`\n]{1,2000}`)|(?:%x|\bqx)[({\[]([^)}\]\n]{1,2000})"
+)
+_TREE = re.compile(
+    r"\b(?:rmtree|rm_rf?|rmSync|rmdirSync|rm|remove_tree|remove_dir_all|rimraf|removeSync|emptyDirSync|deltree"
+    rf"|remove_entry_secure)\b[\s(]{{0,9}}({_TEXT})"
+)
+_MOST_ORDERS = 100
+_NOT_TOLD = frozenset({"text.unreadable", "run.unknown"})
+
+
+def check_orders(call: ShellCall, text: str) -> None:
+    """Commands that stand whole in code, and folders that it deletes, are judged as those of a shell."""
+    inner = call.judge.apart()
+    for order in islice(_ORDER.finditer(text), _MOST_ORDERS):
+        found = next(filter(None, order.groups()))
+        words = [_unquoted(one) for one in re.findall(_TEXT, found)] or [found.strip("`")]
+        if len(words) == 1:
+            inner.read(words[0])
+        else:
+            inner.run(words)
+    for fault in (inner.delete_fault(_unquoted(tree[1])) for tree in _TREE.finditer(text)):
+        if fault == "delete.root":
+            call.find(fault)
+    call.judge.steps = inner.steps
+    for finding in inner.findings:
+        if finding.rule not in _NOT_TOLD:
+            call.judge.find(finding.rule, finding.what)
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text.lstrip("rbu")[1:-1])
 
 
 # --- sed ---

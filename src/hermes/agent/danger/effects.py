@@ -78,6 +78,9 @@ _POWERSHELL = re.compile(
     r"(?!Get-|Test-|Select-|Where-|Format-(Table|List)|Measure-|Write-|Sort-)[A-Z][a-z]+-[A-Z]\w+"
 )
 _VERBS = frozenset(tables.VERBS.split())
+_CHANGES_BY_NAME = re.compile(
+    r".+[-_](reset|change|set|setup)[-_]passwords?|.+[-_](uninstall|purge|wipe|destroy|nuke|passwd|keystore)"
+)
 _NAMES_HOSTS = names.SILENT | names.READERS | names.listed("curl wget ping nc sed")
 """Programs that may name such an address without serving there."""
 
@@ -93,7 +96,7 @@ def find_effects(call: ShellCall) -> None:
     if _POWERSHELL.fullmatch(call.name):
         call.find("system.change")
     known = rows is not None or call.name in names.TAKES_CODE or call.judge.is_own(call.name)
-    if not known and _VERBS & set(_operands(call)[:2]):
+    if not known and (_VERBS & set(_operands(call)[:2]) or _CHANGES_BY_NAME.fullmatch(call.name)):
         call.find("cluster")
 
 
@@ -228,9 +231,13 @@ def _web(call: ShellCall) -> None:
         option, glued, value = arg.partition("=")
         if len(arg) > 2 and arg[0] == "-" and arg[1] in "dFHbTXuAex" and call.name == "curl":
             option, value, glued = arg[:2], arg[2:], "="
+        elif bundle := _BUNDLED_METHOD.fullmatch(arg):
+            option, value, glued = "-X", bundle[1], "="
         value = value if glued else following
         if not local and _sends(call.name, option, value):
             call.find("net.upload")
+        elif local and _METHOD.fullmatch(option) and _removes(value, addresses):
+            call.find("cluster")
         unknown = unknown or (UNKNOWN in value and option.startswith("-") and not _KEEPS.fullmatch(option))
         if option in ("-K", "--config") or (call.name == "wget" and option in ("--use-askpass", "-e")):
             call.find("run.unknown")
@@ -242,7 +249,19 @@ _DATA = re.compile(r"-\w*[dF]|--form(-string)?|--data(-binary|-raw|-ascii|-urlen
 _KEEPS = re.compile(
     r"-\w*[owmP]|--output(-document)?|--write-out|--max-time|--directory-prefix|--retry|-[sSLfIOqikv]+|-O"
 )
-_CHANGES = re.compile(r"PUT|DELETE|PATCH")
+_CHANGES = re.compile(r"PUT|DELETE|PATCH", re.IGNORECASE)
+_METHOD = re.compile(r"-\w*X|--request|--method")
+_BUNDLED_METHOD = re.compile(r"-[a-zA-Z]{0,9}X([A-Z]+)")
+_STORES = re.compile(
+    r":(9200|5984|8500|2375|2376|2379|8200|10250|6443|15672|8001|2019|8086|7474|6333|9090)\b"
+)
+"""Ports of databases and controllers, which are told by the method what to do."""
+
+
+def _removes(method: str, addresses: Sequence[str]) -> bool:
+    """Whether a request to this machine deletes, or changes what a database or a controller keeps."""
+    changing = method.upper() == "POST" or _CHANGES.match(method) is not None
+    return method.upper() == "DELETE" or (changing and any(map(_STORES.search, addresses)))
 
 
 def _sends(name: str, option: str, value: str) -> bool:
@@ -261,7 +280,7 @@ def _sends(name: str, option: str, value: str) -> bool:
         return value.startswith("@")
     if re.fullmatch(r"-\w*b|--cookie", option):
         return "=" not in value
-    if option in ("-X", "--request"):
+    if _METHOD.fullmatch(option):
         return _CHANGES.match(value) is not None
     return option in ("-x", "--proxy", "--socks5", "--netrc-file", "--preproxy") and not _LOCAL.match(value)
 
@@ -276,6 +295,8 @@ def _http_client(call: ShellCall) -> None:
     sends = any(map(_ITEM.fullmatch, call.plain_args)) or {"POST", "PUT", "DELETE", "PATCH"} & set(operands)
     if not local and (sends or call.feed is not None or any(UNKNOWN in arg for arg in call.args)):
         call.find("net.upload")
+    if local and any(_removes(word, operands) for word in operands if word.isupper()):
+        call.find("cluster")
 
 
 def _send_feed(call: ShellCall) -> None:

@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import pairwise
@@ -30,7 +30,7 @@ from hermes.domain.word import replace
 
 _DEEPEST = 12
 _LONGEST_SHOWN = 120
-_SOURCES = ("download", "decoder", "home")
+_SOURCES = ("download", "decoder", "root-home", "root", "home", "endless")
 """Where words come from that matter to who uses them; the gravest first."""
 _FULL_WIDTH = range(0xFF01, 0xFF5F)
 _OF_A_PROCESS = re.compile(r"/(environ|mem|maps|root|cwd|fd)\b")
@@ -38,6 +38,7 @@ _LIKE_A_PATH = re.compile(r"[./*?\[]")
 _SOURCE = re.compile(f"(download|decoder){UNKNOWN}")
 _MOST_PATHS = 50
 _SUBSCRIPT = re.compile(r"\w\[[^\]$`]{0,80}(\$\(|`)")
+_ARGUMENTS = frozenset("123456789@*")
 _OPEN_FOLDER = re.compile(r"(^|:)(/tmp|/var/tmp|/dev/shm)(/|:|$)")
 """Where anybody may put programs."""
 _SHELLS_OWN = re.compile(r"\d{3,}")
@@ -109,6 +110,7 @@ class CommandJudge(Struct):
     findings: dict[DangerFinding, None] = field(default_factory=dict)
     functions: dict[str, bool] = field(default_factory=dict)
     """Whether a function goes to another folder."""
+    bodies: dict[str, syntax.ShellNode] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
     ran: set[str] = field(default_factory=set)
@@ -155,8 +157,15 @@ class CommandJudge(Struct):
         self.depth -= 1
 
     def _script(self, nodes: tuple[syntax.ShellNode, ...], feed: ShellInput | None = None) -> None:
+        if replaces_itself(nodes):
+            self.find("fork.bomb", "")
         for node in nodes:
             self._node(node, feed)
+
+    def apart(self) -> CommandJudge:
+        """A judge for what code would run from here: what it finds, and what it sets, is its own."""
+        variables = Variables(home=self.variables.home, values=dict(self.variables.values))
+        return replace(self, findings={}, variables=variables, aliases={}, depth=self.depth + 1)
 
     def _node(self, node: syntax.ShellNode, feed: ShellInput | None = None) -> None:
         self._step()
@@ -216,10 +225,36 @@ class CommandJudge(Struct):
             self.find("fork.bomb", f"{name}()")
         cwd, folders = self.cwd, {key: self.variables.get(key) for key in ("PWD", "OLDPWD")}
         certain, self.certain = self.certain, False
+        arguments = {key: self.variables.values.pop(key) for key in _ARGUMENTS & self.variables.values.keys()}
         self._node(body)
         self.functions[name] = self.cwd != cwd
+        self.bodies[name] = body
         self.cwd, self.certain = cwd, certain
-        self.variables.values |= folders
+        self.variables.values |= folders | arguments
+
+    def _call_function(self, name: str, args: list[str], feed: ShellInput | None) -> None:
+        """A function with its words: what it does was judged before they were known."""
+        body = self.bodies.pop(name, None)
+        if body is None:
+            return
+        certain, self.certain = self.certain, True
+        arguments = {key: self.variables.values.pop(key) for key in _ARGUMENTS & self.variables.values.keys()}
+        self.put_arguments(args)
+        self.certain = False
+        self._node(body, feed)
+        self.certain = certain
+        for key in _ARGUMENTS:
+            self.variables.values.pop(key, None)
+        self.variables.values |= arguments
+        self.bodies[name] = body
+
+    def put_arguments(self, args: Sequence[str]) -> None:
+        """The words that a shell or a function has from here on: `$1`, `$@` …"""
+        plain = tuple(map(to_plain, args))
+        for at in range(1, 10):
+            self.variables.put(str(at), plain[at - 1 : at] or ("",), certain=self.certain)
+        for key in ("@", "*"):
+            self.variables.put(key, plain or ("",), certain=self.certain)
 
     # --- one command ---
 
@@ -301,6 +336,7 @@ class CommandJudge(Struct):
             self.readers.add(call.name)
         if call.name in names.EVALUATORS:
             self.check_subscripts(args)
+        self._call_function(name, args, feed)
         if self.functions.get(name):
             self.enter(None)
         self._reads(call)
@@ -357,7 +393,7 @@ class CommandJudge(Struct):
             return paths.read_fault(path, self.place)
         if _OF_A_PROCESS.search(text.partition("/proc/")[2]):
             return "read.secret"
-        if f"{UNKNOWN}home{UNKNOWN}" in text:
+        if f"home{UNKNOWN}" in text:
             return "read.home"
         return "read.unknown" if self._may_be_anywhere(text) else ""
 
@@ -380,6 +416,8 @@ class CommandJudge(Struct):
         return any(paths.holds_home(self.path(folder), self.place) for folder in folders)
 
     def delete_fault(self, text: str, *, recursive: bool = True) -> str:
+        if text.startswith(f"{UNKNOWN}root"):
+            return "delete.root"
         return paths.delete_fault(self.path(text), self.place, recursive=recursive)
 
     # --- words that come from elsewhere ---
@@ -444,21 +482,28 @@ class CommandJudge(Struct):
         text = programs.printed(fields, fed.text, self.cwd)
         if text is not None and UNKNOWN not in text:
             return ShellInput(text, "words")
-        source = programs.source_of(fields) or ("home" if self._lists_home(fields) else "")
+        source = programs.source_of(fields) or self._listed(fields)
         if not source and fed.text is not None:
             paths_in_it = (word for word in fed.text.split()[:_MOST_PATHS] if "/" in word)
             source = "home" if any(self.read_fault(path) == "read.home" for path in paths_in_it) else ""
-        return ShellInput(None, source or (fed.source if fed.source in _SOURCES else "command"))
+        if not source and fed.source in _SOURCES:
+            source = programs.passed_on(fields, fed.source)
+        return ShellInput(None, source or "command")
 
-    def _lists_home(self, fields: list[str]) -> bool:
-        """Whether a program prints the names of files that may be in a home."""
-        if not fields or os.path.basename(fields[0]) not in names.LISTERS:
-            return False
-        return any(
-            paths.holds_home(path, self.place) or paths.read_fault(path, self.place)
-            for path in map(self.path, fields[1:])
-            if path is not None
+    def _listed(self, fields: list[str]) -> str:
+        """Whose files it is whose names a program prints: those of a home, of the system."""
+        name = os.path.basename(fields[0]) if fields else ""
+        if name not in names.LISTERS:
+            return "endless" if name == "yes" else ""
+        listed = [path for path in map(self.path, fields[1:]) if path is not None]
+        home = any(
+            paths.holds_home(path, self.place) or paths.read_fault(path, self.place) for path in listed
         )
+        # `ls /` prints names without their folder, `ls -d /*` prints them with it.
+        whole = [os.path.dirname(path) for path in listed if path.endswith("/" + syntax.STAR)]
+        folders = [*whole, *listed] if name in ("find", "fd", "fdfind") else whole
+        root = names.NARROWS.isdisjoint(fields) and any(map(paths.is_root, folders))
+        return "-".join(filter(None, ["root" if root else "", "home" if home else ""]))
 
     def _source(self, node: syntax.ShellNode) -> str:
         if isinstance(node, syntax.SimpleCommand):
@@ -585,6 +630,23 @@ def calls_itself(name: str, node: syntax.ShellNode, *, aside: bool = False) -> b
         or (isinstance(node, syntax.CompoundCommand) and node.background)
     )
     return any(calls_itself(name, inner, aside=aside) for inner in syntax.children(node))
+
+
+def replaces_itself(nodes: Sequence[syntax.ShellNode]) -> bool:
+    """Whether a script starts a program aside and then becomes it: that may be the script itself."""
+    aside: list[list[syntax.Word]] = []
+    for node in nodes:
+        inner = node.bodies[0] if isinstance(node, syntax.CompoundCommand) and node.background else ()
+        if len(inner) == 1 and isinstance(inner[0], syntax.SimpleCommand) and inner[0].words:
+            first = inner[0].words[0]
+            own = any(isinstance(part, syntax.Var) and part.name in ("0", "BASH_SOURCE") for part in first)
+            if own or "/" in syntax.plain(first):
+                aside.append(inner[0].words)
+        elif aside and isinstance(node, syntax.SimpleCommand) and node.words:
+            words = node.words[1:] if syntax.plain(node.words[0]) == "exec" else []
+            if words in aside[:1] + aside[-1:]:
+                return True
+    return False
 
 
 _LASTING = names.listed("cd pushd popd alias exec hash enable set shopt history fc bind complete trap")

@@ -120,6 +120,14 @@ READS_COMMANDS = {
 }
 # Of these, the ones that can start programs by what they read.
 ESCAPING = listed("gdb lldb vim vi nvim view ex ed red emacs dc m4 ftp sftp lftp tftp smbclient newgrp virsh")
+# Programs that run a file in a form of their own, with the options that name it; without any, it is the
+# first.
+LOADERS = by_name(
+    {
+        "java javaw kotlin": "-jar -cp -classpath --class-path -p --module-path -javaagent",
+        "dotnet mono wine wine64 wasmtime wasmer box64 qemu-x86_64 qemu-aarch64": "",
+    }
+)
 # Programs that are also known with a `g` before their name.
 GNU = listed(
     "rm rmdir unlink cp mv ln dd tee touch truncate shred chmod chown timeout env nice stdbuf find xargs"
@@ -187,4 +195,11 @@ SILENT = listed(
 )
 # Programs that print the names of files.
 LISTERS = listed("find fd fdfind ls realpath readlink locate tree")
+# Words that make a lister leave most of them out.
+NARROWS = listed(
+    "-name -iname -path -ipath -regex -iregex -newer -mtime -mmin -atime -ctime -size -empty -user -maxdepth"
+    " -inum -samefile -perm -group -cmin -amin -newermt"
+)
+# Filters that leave no line out.
+KEEPS_ALL = listed("cat sort tac tee tr uniq shuf nl")
 CHANGERS = listed("mv cp chmod chown sed tee dd truncate ln install sh bash python python3 perl")

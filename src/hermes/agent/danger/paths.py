@@ -80,6 +80,8 @@ _DEVICE = re.compile(
 _HARMLESS_DEVICE = re.compile(
     r"/dev/(null|zero|full|stdin|stdout|stderr|tty|random|urandom|fd/\d\d?|shm/.+|pts/.*)"
 )
+_POWER = re.compile(r"/proc/(sysrq-trigger|acpi/sleep)|/sys/power/(state|disk)|/dev/watchdog\d*")
+"""What is written there stops, restarts or sends to sleep the machine."""
 _LONGEST_PATH = 4096
 _DEEPEST_LINK = 7
 _LINKS = re.compile(rf"proc|dev/|/[^/]*[{STAR}{QUESTION}{BRACKET}]")
@@ -308,6 +310,8 @@ def _system_fault(path: str, place: CommandScope) -> str:
         return "disk.device"
     if text.startswith(("/dev/tcp/", "/dev/udp/")):
         return "net.socket"
+    if _POWER.fullmatch(text):
+        return "power"
     if text.startswith(("/dev/", "/proc/", "/sys/")):
         return "write.system" if not _HARMLESS_DEVICE.fullmatch(text) else ""
     own_home = place.home if place.home != "/" else ""
@@ -329,6 +333,8 @@ def delete_fault(path: str | None, place: CommandScope, *, recursive: bool) -> s
     if recursive and everything and (_ROOTS.fullmatch(folder) or folder == place.home):
         tmp = folder == "/tmp" and name != folder
         return "delete.outside" if tmp else "delete.root"
+    if recursive and has_glob(path) and _holds_roots(name, place.home):
+        return "delete.root"
     fault = "write.agent" if recursive and holds_home(path, place) else write_fault(path, place)
     if fault:
         return "delete.outside" if fault == "write.system" else fault
@@ -338,6 +344,30 @@ def delete_fault(path: str | None, place: CommandScope, *, recursive: bool) -> s
         return "delete.everything" if whole or os.path.basename(name) == ".git" else ""
     scratch = re.match(r"/(var/)?tmp/[^/]+", folder) or (folder == "/tmp" and not everything)
     return "" if scratch and not _within(folder, place.home) else "delete.outside"
+
+
+_KNOWN_ROOTS = tuple(
+    f"/{name}".split("/")
+    for name in listed(
+        "etc usr bin sbin lib lib64 boot dev home opt proc root run srv sys var mnt Users System usr/bin"
+        " usr/lib usr/local usr/share usr/sbin var/lib var/log"
+    )
+)
+"""System folders that are there on most machines."""
+
+
+def _holds_roots(pattern: str, home: str) -> bool:
+    """Whether a pattern certainly stands for system folders, or for the user's home, among others."""
+    wanted = pattern.rstrip("/").split("/")
+    if len(pattern) > _LONGEST_NAME:
+        return len(wanted) <= 3
+    known = (root for root in (*_KNOWN_ROOTS, home.split("/")) if len(root) == len(wanted))
+    return any(all(map(fnmatchcase, root, wanted)) for root in known)
+
+
+def is_root(path: str) -> bool:
+    """Whether this is the root or a folder of the system, beside the one for anybody's files."""
+    return path != "/tmp" and _ROOTS.fullmatch(path) is not None
 
 
 def _within(path: str, folder: str) -> bool:

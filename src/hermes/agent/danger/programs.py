@@ -44,6 +44,8 @@ def look(call: ShellCall) -> None:
             code.fed_commands(call)
         elif call.feed is None and name not in ("sqlite3", "duckdb"):
             call.judge.readers.add(name)
+    if name in names.LOADERS:
+        _load(call)
     if name in ("make", "gmake"):
         scripts.make(call)
     elif name in ("npm", "yarn", "pnpm", "bun"):
@@ -141,6 +143,16 @@ def _script_file(call: ShellCall, path: str, args: Sequence[str] = ()) -> None:
         scripts.look(call, path, "bash" if call.name in ("source", ".") else call.name)
 
 
+def _load(call: ShellCall) -> None:
+    """Programs in a form that is not looked into: who wrote them, and where they lie, counts."""
+    options = names.LOADERS[call.name].split()
+    loaded = call.values_of(*options)
+    if not options:
+        loaded = [arg for arg in call.args if not arg.startswith("-")][:1]
+    for path in (path for place in loaded for path in place.split(":") if path):
+        _script_file(call, path)
+
+
 def _run_module(call: ShellCall, words: list[str]) -> None:
     """`python -m`: this program's own module is found behind those that run others, too."""
     at = next((i for i, word in enumerate(words) if _OWN_MODULE.fullmatch(to_plain(word))), None)
@@ -179,6 +191,7 @@ def judge_code(call: ShellCall, text: str) -> None:
             harmless = inline.is_harmless_code(text, call.name)
         if not harmless:
             call.find("run.code")
+            code.check_orders(call, text)
 
 
 def _awk(call: ShellCall) -> bool:
@@ -202,6 +215,7 @@ def _awk(call: ShellCall) -> bool:
         is_whole = UNKNOWN not in program or "'" in call.shown
         if is_whole and not code.is_harmless_awk(to_plain(program)):
             call.find("run.code")
+            code.check_orders(call, to_plain(program))
         code.check_strings(call, to_plain(program))
     return True
 
@@ -299,13 +313,7 @@ def _xargs(call: ShellCall) -> Commands:
         return [arg.strip(":") for arg in call.plain_args[len(before_lists) :]]
     for arg, next_ in call.walk("-I -n -P -L -d -a -s -E -j"):
         if not arg.startswith("-"):
-            words, command = (call.fed or "").split() or [UNKNOWN], [arg, *call.args[next_:]]
-            if call.feed is not None and call.feed.source == "home" and arg not in names.SILENT:
-                call.find("read.home")
-            if mark:
-                call.judge.run([field.replace(mark, words[0]) for field in command])
-            else:
-                call.judge.run([*command, *words])
+            _run_listed(call, [arg, *call.args[next_:]], mark)
             break
         if arg.startswith(("-I", "-i", "--replace")):
             glued = arg[2:] if arg[1] != "-" else arg.partition("=")[2]
@@ -313,6 +321,29 @@ def _xargs(call: ShellCall) -> Commands:
     return ()
 
 
+def _run_listed(call: ShellCall, command: list[str], mark: str) -> None:
+    """A command with words from a list: instead of `mark`, or behind its own."""
+    words, source = (call.fed or "").split() or [UNKNOWN], call.feed.source if call.feed else ""
+    name = names.program_name(to_plain(command[0]))
+    if "home" in source and name not in names.SILENT:
+        call.find("read.home")
+    if source == "endless" and any(
+        map(_UNBOUNDED.fullmatch, [*call.args, *map("".join, pairwise(call.args))])
+    ):
+        call.find("fork.bomb")
+    if source.startswith("root"):
+        words.append("/")
+        if name in _DELETERS:
+            call.find("delete.root")
+    if not mark:
+        call.judge.run([*command, *words])
+        return
+    for word in (words[0], *words[1:][-1:]) if source.startswith("root") else words[:1]:
+        call.judge.run([field.replace(mark, word) for field in command])
+
+
+_UNBOUNDED = re.compile(r"-\w*P0|--max-procs=?0|-j0|--jobs=?0")
+_DELETERS = names.listed("rm unlink shred rmdir srm wipe")
 _JUNK = re.compile(
     r"(\*?\.(pyc|pyo|tmp|log|bak|swp|swo|o|obj|orig|rej|class|DS_Store)|\*~|__pycache__|\.DS_Store"
     r"|\.(pytest|mypy|ruff)_cache|\*/__pycache__/?\*?|Thumbs\.db)"
@@ -344,9 +375,12 @@ def _run_found(call: ShellCall, inner: list[str], starts: list[str], junk: bool)
     if not inner:
         return
     name = to_plain(inner[0]).rpartition("/")[2]
-    if name in ("rm", "unlink", "shred", "rmdir"):
+    if name in _DELETERS:
         if not junk:
             _delete_found(call, starts)
+        named = [word for word in inner[1:] if "{}" not in word]
+        if any(not word.startswith("-") for word in named):
+            call.judge.run([inner[0], *named])
         return
     if call.judge.holds_home(*starts or ["."]):
         call.find("read.home")
@@ -357,8 +391,8 @@ def _run_found(call: ShellCall, inner: list[str], starts: list[str], junk: bool)
 
 
 def _flock(call: ShellCall) -> Commands:
-    args = [arg for arg in call.args if not arg.startswith("-") or arg == "-c"]
-    return [args[2]] if len(args) > 2 and args[1] == "-c" else [args[1:]]
+    command = _behind_options(call.args, "-w --wait --timeout -E --conflict-exit-code")[1:]
+    return command[1:2] if command[:1] in (["-c"], ["--command"]) else [command]
 
 
 _SAYS_HELLO = re.compile(r"(-[Tv]+ )+git@(github\.com|gitlab\.com|bitbucket\.org|codeberg\.org)")
@@ -446,6 +480,13 @@ def _builtin(call: ShellCall) -> bool:
         call.judge.enter(None if where == "-" else call.judge.path(where))
     elif name == "popd":
         call.judge.enter(None)
+    elif name == "set":
+        given = _behind_options([re.sub(r"^\+", "-", arg) for arg in args], "-o")
+        if given or "--" in args:
+            call.judge.put_arguments(given)
+    elif name == "shift":
+        count = int(args[0]) if args and args[0].isdecimal() and len(args[0]) < 4 else 1
+        call.judge.put_arguments(call.judge.variables.get("@")[count:])
     elif name in names.DECLARES:
         refers = name != "export" and any(re.fullmatch(r"-[a-zA-Z]*n[a-zA-Z]*", arg) for arg in args)
         for arg in args:
@@ -500,6 +541,13 @@ def _formatted(pattern: str, args: list[str]) -> str | None:
         return text
     words = iter(args)
     return re.sub(r"%[-0-9.]*([sbdcxq%])", lambda match: "%" if match[1] == "%" else next(words, ""), text)
+
+
+def passed_on(fields: list[str], source: str) -> str:
+    """Where the output of a filter comes from, by where its input does. What chooses among names of files may
+    leave out those of the system."""
+    whole = bool(fields) and fields[0].rpartition("/")[2] in names.KEEPS_ALL
+    return source if whole else source.removeprefix("root").lstrip("-").replace("endless", "")
 
 
 def source_of(fields: list[str]) -> str:

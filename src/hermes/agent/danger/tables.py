@@ -38,6 +38,10 @@ VALUED = {
             "composer": "-d --working-dir",
             "conda mamba": "-n --name -p --prefix",
             "go": "-C",
+            "nmcli": "-f --fields -g --get-values -m --mode -c --colors -w --wait -e --escape",
+            "ip": "-n -netns -f -family -b -batch",
+            "resolvectl": "-i --interface -p --protocol -t --type",
+            "ipmitool": "-H -U -P -I -L -p",
         }
     ).items()
 }
@@ -46,7 +50,10 @@ VALUED = {
 PARTS = {
     "unknown": UNKNOWN,
     "packagers": "pip pip3 pipx npm yarn pnpm bun gem cargo uv composer conda mamba poetry pdm",
-    "installers": "apt apt-get aptitude yum dnf zypper apk brew snap flatpak port pkg choco winget scoop",
+    "installers": "apt apt-get aptitude yum dnf zypper apk brew snap flatpak port pkg choco winget scoop nala"
+    " eopkg opkg tdnf microdnf rpm-ostree swupd slackpkg urpmi urpme xbps-remove pkg_add pkg_delete removepkg"
+    " installpkg upgradepkg",
+    "powered": r"(PowerOff|Reboot|Halt|KExec|SoftReboot|Suspend|Hibernate|HybridSleep)\w*",
     "services": "systemctl service launchctl rc-service supervisorctl initctl sc rc-update update-rc.d"
     " chkconfig pm2",
     "gitcode": r"(?i-s:(alias\..*|core\.(sshcommand|fsmonitor|hookspath|pager|editor|askpass|gitproxy"
@@ -55,7 +62,8 @@ PARTS = {
     r"|protocol\..*|sequence\.editor|uploadpack\..*|include(if)?\..*|url\..*|http\..*|remote\..*"
     r"|init\.templatedir"
     r"|browser\..*|man\..*|interactive\..*|submodule\..*|sendemail\..*|trailer\..*|receive\..*)(=.*)?)",
-    "power": "poweroff|reboot|halt|kexec|suspend|hibernate|rescue",
+    "power": r"(poweroff|reboot|halt|kexec|suspend|hibernate|rescue|emergency|soft-reboot|hybrid-sleep"
+    r"|suspend-then-hibernate|runlevel[016]|ctrl-alt-del)(\.target|\.service)?|(shutdown|final|exit)\.target",
     "calmservice": r"status|list-units|list-unit-files|is-active|is-enabled|show|cat|list|print|list-timers"
     r"|list-dependencies|is-failed|is-system-running|help|--status-all|--version",
     "calmcontainer": r"\Z|(ps|images|logs|inspect|version|info|stats|top|port|diff|history|search|events|ls"
@@ -154,6 +162,13 @@ gio: delete.unknown starts (trash|remove|move)\n
 chmod chown chgrp chattr setfacl: rights.recursive if <R>|--recursive
 chown chgrp chattr setfacl icacls takeown: rights.owner
 install: rights.open args (.*\n)?(-m\n|-m|--mode=)0*([2-7][0-7]{3}|[0-7]{2}[2367])\n
+nvme: disk.format starts (format|sanitize[\w-]*|delete-ns|write[\w-]*|dsm|zns\n(reset|write)[\w-]*)\n
+nvme: disk.change starts (?!\Z|(list|id|smart|get|error|show|version|help|fw-log|telemetry)[\w-]*\n)
+sg_format sg_sanitize sg_write_same blkzone: disk.format if .+ unless --help|--version|-V|report
+debugfs: disk.change if -[a-z]*w[a-z]*|-f.*
+debugfs: read.secret if .+ unless -V
+smartctl: disk.change if -[sotS].*|--(smart|set|offlineauto|saveauto|test)(=.*)?
+eject sdparm: disk.change unless --help|--version|-V
 fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard mke2fs mkfs badblocks format diskpart hdparm:
     disk.format unless -l|--list|-h|--help|--version|print
 mount umount losetup swapon swapoff cryptsetup lvremove vgremove pvremove lvcreate zpool zfs mdadm dmsetup
@@ -208,13 +223,26 @@ pip pip3 pipx conda mamba: package.change starts (uninstall|remove)\n
     args (.*\n)?(--\n.|[^-]) unless --version|--dry-run|--simulate
 dpkg: package.change if <irPeUF>|--(install|remove|purge|configure).* unless <q>|--get-selections
 rpm: package.change if <ieUF>|--(install|erase|upgrade|import).* unless <q>
-pacman yay paru: package.change if <SRU> unless <si>
+pacman yay paru: package.change if -[A-Za-z]*[RUD][A-Za-z]*|--(remove|upgrade|sync|database)
+pacman yay paru: package.change if -[A-Za-z]*S[A-Za-z]* unless -S[a-z]*[silgp][a-z]*
+yay paru: package.change args \Z|[^-]
 nix-env emerge xbps-install installer softwareupdate: package.change if .* unless --list|-l
 dpkg-reconfigure tasksel alternatives: package.change
 code codium cursor: package.change if --install-extension(=.*)?|--uninstall-extension(=.*)?
-{services}: power if {power}
+{services}: power starts (?!({calmservice})\n) if {power}
 {services}: agent.self starts .*hermes unless {power}|{calmservice}
 {services}: service.change starts (?!.*hermes) args (.*\n)?(--\n.|[^-]) unless {power}|{calmservice}
+# The same controllers by way of the bus that they listen on.
+busctl dbus-send gdbus qdbus qdbus6 dbus-monitor: power if (.*[./])?{powered}
+busctl: system.change starts (call|set-property|emit)\n
+    unless Get|GetAll|Introspect|Ping|(List|Get)[A-Z]\w*
+dbus-send qdbus qdbus6: system.change if .*\..* unless
+    (.*\.)?(Get|GetAll|Introspect|Ping|(List|Get)[A-Z]\w*)
+gdbus: system.change starts (call|emit)\n unless (.*\.)?(Get|GetAll|Introspect|Ping|(List|Get)[A-Z]\w*)
+loginctl: power if {power}
+loginctl: system.change starts (?!\Z|(list|show|[a-z]+-status)[\w-]*\n)
+ipmitool: power args (.*\n)?power\n(off|reset|cycle|soft|diag)\n
+rtcwake pm-suspend pm-hibernate pm-powersave s2ram s2disk: power unless --help|--version|-V
 shutdown reboot halt poweroff: power unless --help|-c|--version
 init telinit: power if [016sS]
 useradd userdel usermod groupadd groupdel groupmod adduser deluser passwd chpasswd visudo vipw chsh chfn
@@ -225,7 +253,22 @@ useradd userdel usermod groupadd groupdel groupmod adduser deluser passwd chpass
     iwconfig tc brctl wg-quick openvpn dhclient sysrc semanage setsebool auditctl nvram pmset systemsetup
     dscl update-ca-certificates mkinitcpio: system.change
     args (?!((-l|-L|--list|list|show|status|-S|-a|--help|--version|-n|-nL|-v|-t)\n)+\Z)
-ip ifconfig route nmcli sysctl hostname hostnamectl timedatectl loginctl ufw defaults localectl date:
+nmcli: system.change starts
+    (?!\Z|monitor\n|[a-z]+\n(\Z|(st?a?t?u?s?|sho?w?|list|permissions|connectivity|monitor)\n)
+    |d[a-z]*\nwi?f?i?\n(\Z|li?s?t?\n))
+ip: system.change starts
+    (?!\Z|(monitor|help)\n|[a-z0-9]+\n(\Z|(sh?o?w?|li?s?t?|ls|l?st|ge?t?|help|identify|pids|monitor|dev)\n))
+ip: system.change if -b(atch)?|-force
+resolvectl systemd-resolve: system.change starts
+    (dns|domain|default-route|llmnr|mdns|dnssec|dnsovertls|nta|revert|flush|reset|log-level)[\w-]*\n.
+resolvectl: system.change starts (flush|reset)-
+resolvconf: system.change if -[adu].*
+arp: system.change if -[a-zA-Z]*[sdf]|--(set|delete|file)(=.*)?
+hostnamectl: system.change starts (?!\Z|(status|show)\n|[a-z-]+\n\Z)
+rfkill: system.change starts (block|unblock|toggle)\n
+flashrom fwupdmgr fwupdtool mokutil: system.change starts (?!\Z|(get|list|show|status|version)[\w-]*\n)
+wall write talk: system.change if .+ unless --version|--help
+ip ifconfig route sysctl hostname timedatectl ufw defaults localectl date:
     system.change
     if set|add|del|delete|flush|down|up|-w|change|replace|-s|--set(=.*)?|enable|disable|allow|deny|reset
     |set-\w+|write|-p|kill-session|terminate-user|-f|connection|reload|[a-z]\w*\.[\w.]+=.*
@@ -239,6 +282,8 @@ dmesg: history.erase if -C|-c|--clear
 last lastb lastlog: history.erase if -C|-c|--clear
 wevtutil logrotate: history.erase
 gpg gpg2: read.secret if .*--export-secret.*
+gpg gpg2 age rage: read.secret if -[a-z]*d[a-z]*|--decrypt.*
+ansible-vault git-crypt: read.secret starts (view|decrypt|edit|unlock|export-key)\n
 gpg gpg2: write.secret if --(delete-secret|import|delete-key|edit-key).*
 security: read.secret if (find|dump|export|delete|unlock).*
 secret-tool kwallet-query bw op vault pass lpass keyring gopass age-keygen sops chamber doppler infisical
@@ -257,6 +302,10 @@ gcore reptyr jattach jmap jstack nsenter criu bpftrace frida dtruss sysdig: proc
 strace ltrace: run.unknown if -o[|!].*|[|!].*
 # An agent's processes are known by a limit of theirs (`-m`, RSS).
 ulimit: process.control args [^\n]*\n. if -[a-zA-Z]*m\w*
+# A dump holds what a program had in memory.
+ulimit: process.control args (.*\n)?-[a-zA-Z]*c\n(?!0\n).
+renice: process.control if .+ unless --help|--version
+ionice taskset chrt choom schedtool: process.control if -[a-z]*p\d*|--(pid|pgid|uid)(=.*)?
 prlimit: process.control if -m.+|--rs?s?=.+
 prlimit: process.control args (.*\n)?--?p if -[^po-].+|--(?!pid|out)\w+=.+
 """
@@ -349,6 +398,9 @@ nmap masscan zmap tcpdump tshark dumpcap ngrok cloudflared bore chisel frpc frps
     sqlmap
     msfconsole msfvenom nikto aircrack-ng responder mitmproxy socat telnet rlogin rsh: net.socket
     unless --version|-V|--help|version
+xdg-open open kde-open kde-open5 gnome-open exo-open wslview sensible-browser x-www-browser www-browser
+    python-webbrowser: net.upload if www\..*|mailto:.*|.*{unknown}.*
+    |(?!https?://(localhost|127\.0\.0\.1|\[::1\])([:/].*)?\Z)[a-z][a-z0-9+.-]*://.*
 # Name look-ups and pings carry data out in the names.
 dig nslookup host ping ping6 drill kdig whois getent resolvectl traceroute curl-dns: net.upload if
     .*{unknown}.*
