@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hermes.entry.http.api import jobs
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import ScriptedModel
 from tests.entry.http.talking import TWO_KEYS
@@ -82,6 +83,8 @@ async def test_run_now_and_the_output_file(tmp_path: Path) -> None:
         ({"agent": "nobody"}, "no agent"),
         ({"script": "none.sh"}, "no script"),
         ({"script": "a\0"}, "no script"),
+        ({"enabled_toolsets": ["zz"]}, "no toolset “zz”"),
+        ({"promt": "x"}, "promt"),
     ],
 )
 async def test_what_is_refused_changes_nothing(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
@@ -111,6 +114,43 @@ async def test_who_sees_what(tmp_path: Path) -> None:
         assert (await api.ask("PATCH", mine, json={"deliver": "local"}, headers=PHONE)).status == 200
         assert (await api.get("/api/jobs/xyz")).status == 400
         assert (await api.get(f"/api/jobs/{'0' * 12}")).status == 404
+
+
+async def test_a_job_of_a_key_has_the_models_that_its_requests_may_name(tmp_path: Path) -> None:
+    routes = "    model_routes: {small: {model: small-model}}\n"
+    async with ApiWorld(home=tmp_path / "home", config=KEYS + routes) as api:
+        job = {**JOB, "model": "gpt-9-expensive"}
+        refused = await api.post("/api/jobs", job, headers=PHONE)
+        assert (refused.status, refused.json["error"]["code"]) == (404, "model_not_found")
+        assert (await api.post("/api/jobs", job)).json["job"]["model"] == "gpt-9-expensive", "for admins"
+        own = await api.post("/api/jobs", {**JOB, "name": "A", "model": "small"}, headers=PHONE)
+        assert own.json["job"]["model"] == "small"
+        path = f"/api/jobs/{own.json['job']['id']}"
+        changed = await api.ask("PATCH", path, json={"model": "gpt-9-expensive"}, headers=PHONE)
+        assert changed.status == 404
+        usual = await api.ask("PATCH", path, json={"model": "hermes-agent"}, headers=PHONE)
+        assert usual.json["job"]["model"] is None
+
+
+async def test_a_key_has_a_number_of_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "MOST_JOBS", 2)
+    async with ApiWorld(home=tmp_path / "home", config=KEYS) as api:
+        for name, status in (("A", 200), ("B", 200), ("C", 403)):
+            made = await api.post("/api/jobs", {**JOB, "name": name}, headers=PHONE)
+            assert made.status == status, made.data
+        assert made.json["error"]["code"] == "too_many_jobs"
+        for name in "DEF":
+            await make(api, name=name)
+        (first, _) = (await api.get("/api/jobs", headers=PHONE)).json["jobs"]
+        await api.ask("DELETE", f"/api/jobs/{first['id']}", headers=PHONE)
+        assert (await api.post("/api/jobs", {**JOB, "name": "C"}, headers=PHONE)).status == 200
+
+
+async def test_a_key_of_one_agent_makes_jobs_of_it(tmp_path: Path) -> None:
+    config = KEYS.replace("scopes: [chat]", "scopes: [chat], agents: [helper]") + "agents: {helper: {}}\n"
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        made = await api.post("/api/jobs", JOB, headers=PHONE)
+        assert made.status == 200 and made.json["job"]["agent"] == "helper"
 
 
 async def test_a_job_reads_only_what_its_key_may_see(tmp_path: Path) -> None:

@@ -109,6 +109,17 @@ def create_job(tx: Tx, agent: AgentId, wish: JobSpec, origin: Source | None, con
     return update_job(tx, job, wish, context)
 
 
+class TooManyJobs(UserError):
+    """Whoever asks has as many jobs as they may have."""
+
+
+def _check_number(tx: Tx, origin: Source, most: int) -> None:
+    account = origin.address.credential
+    made = [job for job in tx.jobs.list() if job.origin and job.origin.address.credential == account]
+    if sum(job.state is not JobState.COMPLETED for job in made) >= most:
+        raise TooManyJobs(f"There are {most} jobs of this key already.", hint="Remove one first.")
+
+
 class JobAction(StrEnum):
     """What can be done to a job besides changing it."""
 
@@ -316,9 +327,16 @@ class JobDesk(Struct, frozen=True, kw_only=True):
 
         return await self.store.read(look)
 
-    async def create(self, wish: JobSpec, origin: Source | None) -> Job:
+    async def create(self, wish: JobSpec, origin: Source | None, *, most: int | None = None) -> Job:
+        """With `most`, whoever has so many jobs already, through the account of `origin`, gets no other."""
         await self._check(wish, origin)
-        return await self._change(lambda tx: create_job(tx, self.agent, wish, origin, self.context))
+
+        def make(tx: Tx) -> Job:
+            if most is not None and origin is not None:
+                _check_number(tx, origin, most)
+            return create_job(tx, self.agent, wish, origin, self.context)
+
+        return await self._change(make)
 
     async def update(self, word: str, wish: JobSpec) -> Job:
         if wish.script or wish.workdir:

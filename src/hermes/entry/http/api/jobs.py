@@ -17,14 +17,17 @@ from hermes.control.outbound.targets import LOCAL
 from hermes.control.people.routing import job_source
 from hermes.domain.ids import AgentId, JobId
 from hermes.domain.job import Job, JobState
-from hermes.domain.word import field_names
-from hermes.entry.http.ask.addressee import route_call
+from hermes.domain.text import one_line
+from hermes.domain.word import field_names, replace
+from hermes.entry.http.ask.addressee import agent_name, no_such_model, route_call
 from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.endpoint import HttpCall, route
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 Prompt = Annotated[str, msgspec.Meta(max_length=LONGEST_PROMPT)]
+MOST_JOBS = 100
+"""How many jobs of one agent a key without the scope `admin` may have."""
 _ID = re.compile(r"[0-9a-f]{12}")
 _CALLED = {"times": "repeat", "toolsets": "enabled_toolsets"}
 """Fields of a job's spec that clients call otherwise."""
@@ -44,7 +47,7 @@ class JobOptions(msgspec.Struct, kw_only=True):
     attach_to_session: bool | None = None
 
 
-class NewJob(JobOptions, kw_only=True):
+class NewJob(JobOptions, kw_only=True, forbid_unknown_fields=True):
     """A job to make. `schedule` is a delay (`30m`), an interval (`every 2h`), a calendar (`0 9 * * MON`) or a
     date; `repeat` is how often it runs in all."""
 
@@ -157,12 +160,15 @@ async def make_job(call: HttpCall, body: NewJob) -> JobResponse:
     spec, maker = _spec(call, body, body.skills), call.source("jobs")
     if body.agent:
         agent = AgentId(body.agent)
+    elif len(call.agents) == 1 and not call.principal.sees(call.default):
+        agent = call.agents[0]
     else:
         agent = await route_call(call, job_source(body.name, maker), body.prompt, maker)
     if agent not in call.site.agents or not call.principal.sees(agent):
         raise bad_request(f"There is no agent “{agent[:80]}”.", param="agent")
-    desk = _desk(call, agent)
-    return _shown(desk, await desk.create(spec, maker))
+    desk, spec = _desk(call, agent), await _checked(call, agent, spec)
+    most = None if call.principal.may(KeyScope.ADMIN) else MOST_JOBS
+    return _shown(desk, await desk.create(spec, maker, most=most))
 
 
 @route("GET", "/api/jobs/{id}", "One job.")
@@ -176,7 +182,7 @@ async def change_job(call: HttpCall, body: JobChange) -> JobResponse:
     desk, job = await _find(call)
     spec = _spec(call, body, body.skills if body.skill is None else [body.skill])
     if spec != JobSpec():
-        job = await desk.update(job.id, spec)
+        job = await desk.update(job.id, await _checked(call, job.agent, spec))
     if body.enabled is False and job.state is JobState.SCHEDULED:
         job = await desk.act(job.id, JobAction.PAUSE)
     elif body.enabled and job.state is JobState.PAUSED:
@@ -246,6 +252,21 @@ def _spec(call: HttpCall, body: NewJob | JobChange, skills: Sequence[str] | None
         )
     values = {name: getattr(body, _CALLED.get(name, name)) for name in field_names(JobSpec)}
     return JobSpec(**{**values, "skills": skills})
+
+
+async def _checked(call: HttpCall, agent: AgentId, spec: JobSpec) -> JobSpec:
+    """The same with a model that this key may name, and toolsets that there are."""
+    if spec.toolsets:
+        there = {tool.toolset for tool in (await call.site.agents.get(agent)).toolbox.all.values()}
+        unknown = [name for name in spec.toolsets if name not in there]
+        if unknown:
+            why = f"There is no toolset “{one_line(unknown[0], 40)}”. There are: {', '.join(sorted(there))}."
+            raise bad_request(why, param="enabled_toolsets")
+    if not spec.model or call.principal.may(KeyScope.ADMIN) or spec.model in call.site.aliases:
+        return spec
+    if spec.model not in {agent_name(call, agent), agent, call.site.model(agent)}:
+        raise no_such_model(call, spec.model)
+    return replace(spec, model="")
 
 
 def _elsewhere(deliver: str) -> bool:

@@ -45,7 +45,7 @@ RETRY = b"retry: 1000\n\n"
 _RESPONSE_PREFIX = "resp_"
 
 
-class RunRequest(msgspec.Struct, kw_only=True):
+class RunRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What is to be done. With `session_id` or `previous_response_id` the run goes on from what was said
     there; else from `conversation_history` alone."""
 

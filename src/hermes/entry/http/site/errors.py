@@ -10,6 +10,7 @@ from aiohttp import web
 
 from hermes.control.core import AgentUnavailable
 from hermes.control.doors.continuing import AnswerExpected
+from hermes.control.jobs.editing import TooManyJobs
 from hermes.control.sessions.repeats import KeyConflict
 from hermes.control.sessions.submission import NameTaken, NotFound, TurnUnfinished
 from hermes.domain.errors import HermesError, Unreachable, UserError
@@ -22,6 +23,7 @@ _STATUSES: Mapping[type[HermesError], tuple[int, str]] = {
     AnswerExpected: (409, "question_open"),
     KeyConflict: (422, "idempotency_key_reused"),
     TurnUnfinished: (409, "still_running"),
+    TooManyJobs: (403, "too_many_jobs"),
     AgentUnavailable: (503, "agent_unavailable"),
     UserError: (400, "invalid_request"),
 }
