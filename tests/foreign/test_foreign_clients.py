@@ -93,10 +93,10 @@ EXPECTED: dict[str, Any] = {
         "Forty-two.",
     ],
     "responses_failures": [
-        ["failed", "context_length_exceeded", "response.failed"],
-        ["failed", "rate_limit_exceeded", "response.failed"],
-        ["failed", "model_credentials_refused", "response.failed"],
-        ["failed", "content_filter", "response.failed"],
+        [400, "context_length_exceeded", "response.failed"],
+        [429, "rate_limit_exceeded", "response.failed"],
+        [502, "model_credentials_refused", "response.failed"],
+        [400, "content_filter", "response.failed"],
     ],
     "responses_refusals": [[400, "tools[0]"], [400, "top_logprobs"], [400, "colour"]],
 }
