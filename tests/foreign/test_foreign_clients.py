@@ -234,7 +234,7 @@ def _chat_and_responses(*, chat: dict[str, Any], responses: dict[str, Any], **bo
 
 FRAMEWORKS: dict[str, Any] = {
     "openai_agents": _chat_and_responses(
-        responses={**OWN, "failure": "ModelBehaviorError"},
+        responses={**OWN, "failure": "InternalServerError"},
         chat={**STREAMED_CHAT, "failure": "InternalServerError"},
         history="You said: again",
         **{
@@ -245,13 +245,13 @@ FRAMEWORKS: dict[str, Any] = {
         },
     ),
     "pydantic_ai": _chat_and_responses(
-        responses={**OWN, "failure": "UnexpectedModelBehavior"},
+        responses={**OWN, "failure": "ModelHTTPError"},
         chat={**STREAMED_CHAT, "failure": "ModelHTTPError"},
         **{"output tool": PARIS, "native output": PARIS},
     ),
     "instructor": dict.fromkeys(["TOOLS", "TOOLS_STRICT", "JSON", "JSON_SCHEMA", "RESPONSES_TOOLS"], PARIS),
     "langchain": _chat_and_responses(
-        responses={**ALL_WORDS, "failure": "ValueError"},
+        responses={**ALL_WORDS, "failure": "OpenAIAPIError"},
         chat={**STREAMED_CHAT, "failure": "OpenAIAPIError"},
         steps=2,
         function_calling=PARIS,
@@ -276,7 +276,7 @@ def _frameworks_for_node(framework: str, gateway: str) -> Any:
 
 def test_openai_agents_for_node(gateway: str) -> None:
     expected = _chat_and_responses(
-        responses={**OWN, "failure": "ModelBehaviorError"},
+        responses={**OWN, "failure": "Error"},
         chat={**STREAMED_CHAT, "failure": "Error"},
         **{"function, streamed": "It is sunny in Paris.", "output type": PARIS},
     )
