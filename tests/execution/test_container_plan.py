@@ -109,6 +109,15 @@ async def test_its_walls(engine: FakeEngine) -> None:
     assert not any(word in " ".join(words) for word in ("secret", "docker.sock"))
 
 
+async def test_its_temporary_folders_are_its_own_whatever_the_image_holds(engine: FakeEngine) -> None:
+    """Podman would give them the image's contents and modes; docker has no such option."""
+    places = values(await engine.made(engine.request()), "--tmpfs")
+    assert len(places) == 3 and all(place.endswith(",notmpcopyup") for place in places)
+    engine.write(name="docker")
+    places = values(await engine.made(engine.request()), "--tmpfs")
+    assert len(places) == 3 and not any("copyup" in place for place in places)
+
+
 async def test_its_network(engine: FakeEngine) -> None:
     assert "--network" not in await engine.made(engine.request(network=OPEN_NETWORK))
     closed = engine.request(network=OPEN_NETWORK, docker_network=False)

@@ -246,6 +246,7 @@ class ContainerPlace:
             binds=binds if self._egress is None else binds | {EGRESS: str(self._egress.parent)},
             calls=calls,
             keep_id=self._engine.keeps_ids,
+            podman=self._engine.is_podman,
         )
 
     async def _have(self) -> None:
@@ -439,6 +440,7 @@ async def _try(engine: ContainerEngine, terminal: TerminalSettings, name: str) -
         binds={WORKSPACE: str(folder)},
         calls=await asyncio.to_thread(write_filter, folder, unix=False),
         keep_id=engine.keeps_ids,
+        podman=engine.is_podman,
     )
     try:
         made = await engine.run(*plan.argv(), seconds=_START_SECONDS)

@@ -52,6 +52,7 @@ class ContainerPlan(Struct, frozen=True, kw_only=True):
     binds: Mapping[str, str]
     calls: str = ""
     keep_id: bool = False
+    podman: bool = False
 
     @property
     def digest(self) -> str:
@@ -65,13 +66,14 @@ class ContainerPlan(Struct, frozen=True, kw_only=True):
 
     def _options(self) -> list[str]:
         chosen = self.settings
+        empty = ",notmpcopyup" if self.podman else ""  # podman copies the image's folder, and its mode counts
         words = [
             "--pull", "never", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
             "--pids-limit", str(_PIDS), "--user", self.user, "--workdir", WORKSPACE, "--stop-timeout", "0",
             "--hostname", "hermes", "--entrypoint", "sh", "--env", "HERMES_MARK=first",
-            "--tmpfs", "/tmp:rw,nosuid,nodev,size=512m,mode=1777",
-            "--tmpfs", "/var/tmp:rw,noexec,nosuid,nodev,size=256m,mode=1777",
-            "--tmpfs", "/run:rw,noexec,nosuid,nodev,size=64m,mode=755",
+            "--tmpfs", f"/tmp:rw,nosuid,nodev,size=512m,mode=1777{empty}",
+            "--tmpfs", f"/var/tmp:rw,noexec,nosuid,nodev,size=256m,mode=1777{empty}",
+            "--tmpfs", f"/run:rw,noexec,nosuid,nodev,size=64m,mode=755{empty}",
         ]  # fmt: skip
         if not self.network.open:
             words += ["--network", "none"]
