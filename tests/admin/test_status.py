@@ -185,8 +185,8 @@ def test_a_gateway_says_what_holds_whose_commands(tmp_path: Path, monkeypatch: p
         "landlock (workspace only, network open, weak)"
     )
     assert shown(Settings(routes=(route,)), "landlock")[-2] == (
-        "routes[0], owner and admins, routes[0], strangers: docker does not work, so commands are refused:"
-        " docker is not installed. Install docker."
+        "owner and admins by routes[0], strangers by routes[0]: docker does not work, so commands are"
+        " refused: docker is not installed. Install docker."
     )
 
 

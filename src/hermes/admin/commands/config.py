@@ -175,7 +175,8 @@ def _apply(command: CliCommand) -> None:
     if not report.generation:
         console.line("No gateway runs here; the settings are correct and take effect when it starts.")
     elif not report.changed:
-        console.line("Nothing has changed.")
+        again = console.spell("hermes status")
+        console.line(f"No setting has changed. The gateway looks again which sandboxes work: {again}")
     adopted = [key for key in report.changed if key not in report.waits]
     if adopted:
         console.line(f"Adopted: {list_some(adopted)}.")

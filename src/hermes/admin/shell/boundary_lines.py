@@ -18,7 +18,7 @@ def boundary_lines(facts: Sequence[Mapping[str, Any]]) -> list[str]:
     """One line for everybody to whom the same applies; what counts for owner and admins comes first."""
     lines: dict[str, list[str]] = {}
     for fact in sorted(facts, key=lambda fact: (fact["route"] != "", fact["who"] != OWNERS)):
-        who = f"{fact['route']}, {fact['who']}" if fact["route"] else fact["who"]
+        who = f"{fact['who']} by {fact['route']}" if fact["route"] else fact["who"]
         lines.setdefault(_words(fact), []).append(who)
     return [f"{', '.join(who)}: {words}" for words, who in lines.items()]
 
