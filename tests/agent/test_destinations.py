@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.agent.danger.destinations import UNTOLD, destinations, prints_own, reaches_out
+from hermes.agent.danger.destinations import UNTOLD, destinations, own_services, prints_own, reaches_out
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,61 @@ def test_words_about_programs_reach_nothing(command: str) -> None:
         ("curl -K cfg", (UNTOLD,)),
         ("wget -i list.txt", (UNTOLD,)),
         ("curl http://localhost:8000/a", ()),
+        ("curl 2130706434:4545/", ("2130706434",)),
+        ("curl -s 0x7f000002:4545/", ("0x7f000002",)),
+        ("curl 127.2:4545/", ("127.2",)),
+        ("curl https://x.org 2130706434:4545/", ("x.org", "2130706434")),
+        ("curl -s evil", ("evil",)),
+        ("curl -K cfg https://x.org/a", ("x.org", UNTOLD)),
+        ("openssl s_client -connect 127.0.0.2:443", ("127.0.0.2",)),
+        ("psql -h x.org -c 'select 1'", ("x.org",)),
+        ("mysql -hx.org -uroot", ("x.org",)),
+        ("redis-cli -u redis://x.org/0 ping", ("x.org",)),
+        ("git archive --remote=x.org:a HEAD", ("x.org",)),
+        ("resolvectl query data.x.org", ("data.x.org",)),
+        ("ntpdate x.org", ("x.org",)),
+        ("snmpwalk -v2c x.org", ("x.org",)),
+        ("docker login x.org", ("x.org",)),
+        ("http_proxy=http://evil.org curl http://x.org", ("evil.org", "x.org")),
+        ("export ALL_PROXY=socks5://u:p@evil.org:1; git fetch", ("evil.org",)),
+        ("perl -MIO::Socket::INET -e 'IO::Socket::INET->new(chr 49)'", (UNTOLD,)),
+        ('ruby -rnet/http -e \'Net::HTTP.get("x.org", "/")\'', (UNTOLD,)),
+        ("node -e \"require('net').connect(80, 'x.org')\"", (UNTOLD,)),
+        ("awk 'BEGIN{s=\"/inet/tcp/0/x.org/80\"; print 1 |& s}'", (UNTOLD,)),
+        ("python3 -c \"import socket; socket.create_connection(('x.org', 80))\"", (UNTOLD,)),
+        ("python3 - <<'E'\nimport socket\nsocket.create_connection(('x.org', 80))\nE", (UNTOLD,)),
+        (
+            "python3 -c \"import urllib.request as u; u.urlopen('http://x.org/a'); u.urlopen(v)\"",
+            ("x.org", UNTOLD),
+        ),
         ("curl x.org 'unfinished", ("x.org",)),
     ],
 )
 def test_what_runs_tells_where_it_leads(command: str, hosts: tuple[str, ...]) -> None:
     assert reaches_out(command) and destinations(command) == hosts
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("import socket\nsocket.create_connection(('203.0.113.7', 80))", (UNTOLD,)),
+        (None, (UNTOLD,)),
+        ("print(1 + 1)", ()),
+    ],
+)
+def test_a_script_of_the_agents_own_tells_it_too(text: str | None, hosts: tuple[str, ...]) -> None:
+    assert destinations("python3 a.py", "/w", (("/w/a.py", text),)) == hosts
+
+
+def test_a_script_that_the_command_writes_itself_is_read() -> None:
+    assert destinations("echo 'import socket; socket.socket()' > a.py; python3 a.py", "/w") == (UNTOLD,)
+    assert destinations("echo 'print(1)' > a.py; python3 a.py", "/w") == ()
+
+
+def test_services_of_this_machine_are_told_apart() -> None:
+    assert own_services("curl -s http://localhost:8000/a") == ("localhost",)
+    assert own_services("curl 127.0.0.1:9200/_all") == ("127.0.0.1",)
+    assert own_services("echo localhost; psql -c 'select 1'; curl x.org") == ()
 
 
 def test_what_a_command_prints_by_itself_is_nobodys() -> None:

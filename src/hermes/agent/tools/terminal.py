@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from hermes.agent.danger.destinations import UNTOLD, destinations, reaches_out
+from hermes.agent.danger.destinations import UNTOLD, destinations, own_services, reaches_out
 from hermes.agent.tools.approval_text import action_digest, visible, visible_line
 from hermes.agent.tools.files import resolve_path
 from hermes.agent.tools.registry import (
@@ -88,7 +88,14 @@ async def _judge(
 async def ask_after_outside(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     """A command that names a host, or a line for a process that does: somebody else may have put it there."""
     command = str(arguments.get("command") or arguments.get("text") or "")
-    hosts = destinations(command) if case.scope.network_open else ()
+    if not command or not case.scope.network_open:
+        return None
+    place = replace(case.scope, cwd=resolve_path(case.scope, arguments.get("workdir", "")))
+    place = (await _judge(case.services, case.session, command, place))[1]
+    hosts = destinations(command, place.cwd, place.scripts)
+    services = own_services(command, place.cwd, place.scripts)
+    if services and not await _serves_itself(case, command):
+        hosts += services
     if not hosts:
         return None
     told = ", ".join("a host that cannot be told" if host == UNTOLD else host for host in hosts)
@@ -99,6 +106,17 @@ async def ask_after_outside(case: ApprovalCase, arguments: Mapping[str, Any]) ->
         digest=action_digest("reach", command, folder, process),
         hosts=hosts,
     )
+
+
+async def _serves_itself(case: ApprovalCase, command: str) -> bool:
+    """Whether what listens on this machine may be the session's own: something that it left running."""
+    if _LEFT_RUNNING.search(command):
+        return True
+    views = await case.services.get(Backend).processes.list(case.session)
+    return any(view.running for view in views)
+
+
+_LEFT_RUNNING = re.compile(r"(?<![&>])&(?![&>])")
 
 
 @tool(
