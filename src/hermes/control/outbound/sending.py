@@ -106,10 +106,10 @@ def _chat(address: Address) -> tuple[str, str]:
     return address.credential, address.chat
 
 
-def _only(known: KnownTargets, reaches: Reaches) -> KnownTargets:
+def _only(targets: KnownTargets, reaches: Reaches) -> KnownTargets:
     """Other chats are not even named to a stranger."""
-    homes = {name: to for name, to in known.homes.items() if reaches(to)}
-    return replace(known, homes=homes, channels=[one for one in known.channels if reaches(one.address)])
+    homes = {name: to for name, to in targets.homes.items() if reaches(to)}
+    return replace(targets, homes=homes, channels=[one for one in targets.channels if reaches(one.address)])
 
 
 class MessageSender(Struct, frozen=True, kw_only=True):
