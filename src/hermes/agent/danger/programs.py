@@ -415,7 +415,7 @@ def _as_root(call: ShellCall) -> Commands:
         yield from call.values_of("-c", "--command")
         args = args[1:] if call.name == "chroot" else []
     command = list(dropwhile(re.compile(r"[A-Za-z_]\w*=").match, args))
-    behind = _behind_options(command, "-u -g -U -p -C -h -T -D -R -r -t --user --group")
+    behind = _behind_options(command, names.ROOT_OPTIONS.get(call.name, names.ROOT_OPTIONS["sudo"]))
     if call.name == "sudo":
         call.judge.sudo[" ".join(call.args[: len(call.args) - len(behind)])] = None
     yield behind
