@@ -307,10 +307,11 @@ def test_a_program_that_forgets_to_close_ends_cleanly(tmp_path: Path) -> None:
 
 
 def test_verbose(capfd: pytest.CaptureFixture[str]) -> None:
+    before = logging.getLogger("hermes").level
     with AIAgent(provider=ScriptedModel([say("yes")]), verbose_logging=True) as agent:
         assert agent.chat("hi") == "yes"
     assert "gateway.start" in capfd.readouterr().err
-    assert logging.getLogger("hermes").level == logging.NOTSET
+    assert logging.getLogger("hermes").level == before
 
 
 def test_several_at_once() -> None:

@@ -84,7 +84,9 @@ asyncio.run(main(sys.argv[1], folder))
 """
 VIEW = """
 set -e
+mount --bind "$4" /mnt  # the checkout may be below /tmp
 mount -t tmpfs none /tmp -o mode=1777
+mkdir -p "$4"; mount --bind /mnt "$4"
 mount -t tmpfs none /var/lib/sudo
 mount -t tmpfs none /run/sudo 2>/dev/null || :
 for name in passwd shadow group sudoers; do mount --bind "$1/$name" /etc/$name; done
@@ -132,7 +134,7 @@ def test_the_real_one(kind: str, etc: Path) -> None:
     as_other = ["setpriv", f"--reuid={USER}", "--clear-groups", "/usr/bin/python3", "-c", look]
     if subprocess.run(as_other, env=environ, capture_output=True, check=False).returncode:
         pytest.skip("no Python that another user can start has our packages")
-    argv = ["unshare", "-m", "sh", "-c", VIEW, "sh", str(etc), STEPS, kind]
+    argv = ["unshare", "-m", "sh", "-c", VIEW, "sh", str(etc), STEPS, kind, str(ROOT)]
     done = subprocess.run(
         argv, env=environ, cwd="/", input=PASSWORD, capture_output=True, text=True, timeout=200, check=False
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hermes.domain.settings.declaring import STAND_IN
 from tests.foreign.environments import python_of
 from tests.journeys.test_secret_sinks import tell_all
 from tests.secret_corpus import foreign_secrets, loaded_secrets
@@ -33,7 +34,9 @@ async def test_a_scanner_finds_nothing_in_what_was_written(tmp_path: Path) -> No
         (tmp_path / name / "all.txt").write_bytes(written)
     assert len(findings(tmp_path / "as it is")) >= 60, "the scanner does not know these kinds"
     for place in ("log", "session logs", "hooks"):
-        assert not [each["snippet"] for each in findings(tmp_path / place)], place
+        shown = [each["snippet"] for each in findings(tmp_path / place)]
+        # It takes the sign that stands in a secret's place for one.
+        assert not [snippet for snippet in shown if snippet != STAND_IN], place
     values = [*loaded.values()]
     for place in ("replies", "database"):
         shown = [each["snippet"] for each in findings(tmp_path / place)]

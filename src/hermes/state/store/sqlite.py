@@ -42,7 +42,7 @@ _LOG_FILE_BYTES = 64 * 1024 * 1024
 _WRITER_CACHE_KB = 512
 _READER_CACHE_KB = 256
 # Of new files. A turn changes a few rows in a dozen places, and what is written is pages.
-PAGE_BYTES = 1024
+PAGE_BYTES = 2048
 _CACHED_STATEMENTS = 200
 _PROBLEMS = 10
 _CHECK_STEPS = 100_000
