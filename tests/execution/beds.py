@@ -63,7 +63,8 @@ def make_local_bed(home: Path, workspace: Path) -> Bed:
 
 
 def make_far_bed(home: Path, workspace: Path) -> Bed:
-    backend = far_backend(home=home, workspace=workspace, environ=ENVIRON)
+    environ = {**ENVIRON, "HOME": str(home)}  # long outputs are kept there
+    backend = far_backend(home=home, workspace=workspace, environ=environ)
     return Bed(backend=backend, folder=str(workspace))
 
 

@@ -31,7 +31,7 @@ StrictModes no
 UsePAM no
 MaxSessions 50
 MaxStartups 100
-SetEnv PATH={path}
+SetEnv HOME={folder}/person PATH={path}
 """
 
 
@@ -46,6 +46,7 @@ class SshServer:
         self.make_key(self.key)
         self.make_key(self.folder / "host_key")
         (self.folder / "authorized_keys").write_text((self.folder / "key.pub").read_text())
+        (self.folder / "person").mkdir()  # not the home of whoever runs the tests
         (self.folder / "config").write_text(_CONFIG.format(port=self.port, folder=self.folder, path=path))
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
