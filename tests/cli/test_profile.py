@@ -53,6 +53,13 @@ def test_a_profile_from_its_making_to_its_removal(home: Path) -> None:
     assert list((home / "profiles" / ".removed").iterdir()) == [kept]
 
 
+def test_profiles_of_one_name_can_be_removed_within_a_second(home: Path) -> None:
+    for _ in range(4):
+        assert hermes(home, "profile", "create", "work").code == 0
+        assert hermes(home, "profile", "remove", "work", "--yes").code == 0
+    assert len(list((home / "profiles" / ".removed").iterdir())) == 4
+
+
 @pytest.mark.parametrize("name", ["Work", "default", "../up", "", "-x", "a b", "root", "x" * 65])
 def test_a_name_that_cannot_be_one_is_refused(home: Path, name: str) -> None:
     refused = hermes(home, "profile", "create", "--", name)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import shutil
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 from msgspec import Struct
@@ -110,6 +111,12 @@ def _choose(root: Path, name: str) -> None:
         replace_text(root / ACTIVE_FILE, f"{name}\n", 0o600)
 
 
+def _free_place(folder: Path, name: str) -> Path:
+    """Two profiles of one name may be removed within a second."""
+    places = (folder / (f"{name}-{number}" if number else name) for number in count())
+    return next(place for place in places if not place.exists())
+
+
 def _remove(command: CliCommand) -> None:
     root, name, console = command.home, command.asked.name, command.console
     if name == DEFAULT_PROFILE:
@@ -127,7 +134,7 @@ def _remove(command: CliCommand) -> None:
     if not command.asked.yes:
         what = "and delete all its data permanently" if command.asked.purge else "(its data are kept)"
         console.confirm(f"Remove the profile “{name}” {what}? {home}")
-    aside = root / PROFILES_FOLDER / REMOVED_FOLDER / f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    aside = _free_place(root / PROFILES_FOLDER / REMOVED_FOLDER, f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}")
     if active_profile(root) == name:
         _choose(root, DEFAULT_PROFILE)
         console.line(f"hermes uses the profile “{DEFAULT_PROFILE}” again: {root}")
