@@ -149,11 +149,13 @@ async def test_a_session_keeps_the_tools_it_began_with() -> None:
     kept = replace(SESSION, tool_list=box.freeze(SESSION, None))
     box.offer("lab", [replace(LATER, description="another"), replace(SHELL, toolset="lab")])
     offered = box.for_turn(kept, turn())
-    assert list(offered) == ["read_file", "measure"], "an added tool changed the list"
+    bridge = ["tool_search", "tool_call"]
+    assert list(offered) == ["read_file", "measure", *bridge], "an added tool changed the list"
     assert offered["measure"].description == LATER.description
     box.withdraw("lab")
     offered = box.for_turn(kept, turn())
-    assert list(offered) == ["read_file", "measure"] and list(box.usable(kept, turn())) == ["read_file"]
+    assert list(offered) == ["read_file", "measure", *bridge], "a tool that went away changed the list"
+    assert list(box.usable(kept, turn())) == ["read_file"]
     with pytest.raises(UserError, match="measure is not available any more"):
         await offered["measure"].run(tool_context(), {})
     assert list(box.for_turn(kept, turn(toolsets=("file",)))) == ["read_file"]

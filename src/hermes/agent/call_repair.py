@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Collection, Iterable
 
+from hermes.domain.deferral import TOOL_CALL
 from hermes.domain.ids import CallId, new_call_id
 from hermes.domain.text import closest, storable, storable_all
 from hermes.domain.tool import ToolCall
@@ -41,15 +42,27 @@ def repair_calls(
         identity = call.id if _ID.fullmatch(call.id) and call.id not in used else new_call_id()
         used.add(identity)
         arguments = repair_arguments(call.arguments)
-        mended.append(
-            replace(
-                call,
-                id=CallId(identity),
-                name=repair_name(call.name, tools),
-                arguments=storable(call.arguments) if arguments is None else arguments,
-            )
+        named = replace(
+            call,
+            id=CallId(identity),
+            name=repair_name(call.name, tools),
+            arguments=storable(call.arguments) if arguments is None else arguments,
         )
+        mended.append(_unbridged(named, tools) if named.name == TOOL_CALL else named)
     return tuple(mended)
+
+
+def _unbridged(call: ToolCall, tools: Collection[str]) -> ToolCall:
+    """The call of a tool that was found, as if it had been made itself: everything that is checked, asked,
+    recorded and shown is that of the tool."""
+    given = read_arguments(call.arguments) or {}
+    name, inner = given.get("name"), given.get("arguments", {})
+    if not isinstance(name, str) or not name.strip():
+        return call
+    arguments = repair_arguments(inner) if isinstance(inner, str) else _dump(inner)
+    if arguments is None:
+        return call
+    return replace(call, name=repair_name(name, tools), arguments=arguments, bridged=True)
 
 
 def repair_name(name: str, tools: Collection[str]) -> str:

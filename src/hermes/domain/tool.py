@@ -32,12 +32,14 @@ class Approval(StrEnum):
 
 class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call as the model wrote it; the arguments are its JSON text, right or wrong. One that was `withheld`
-    held a secret, is not what the model wrote any more, and is never run."""
+    held a secret, is not what the model wrote any more, and is never run. One that is `bridged` was made
+    through `tool_call`, and the model sees it again as it made it."""
 
     id: CallId
     name: str
     arguments: str = "{}"
     withheld: bool = False
+    bridged: bool = False
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):

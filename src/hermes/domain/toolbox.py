@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from hermes.domain.address import Source
+from hermes.domain.deferral import BRIDGE, LOAD_BY_BUDGET, LoadRule
 from hermes.domain.errors import UserError
 from hermes.domain.session import Session
 from hermes.domain.text import one_line
@@ -69,7 +70,8 @@ Limits = Callable[[Session | None, Source | None], Sequence[ToolsetLimit]]
 
 class Toolbox:
     """`dress` is what every tool goes through (secrets are left out of results, hooks are asked); `limits`
-    are those of a turn, beside what the turn brings along."""
+    are those of a turn, beside what the turn brings along; `loading` says which tools a model is told of in
+    full, and which it has to find."""
 
     def __init__(
         self,
@@ -77,8 +79,10 @@ class Toolbox:
         *,
         limits: Limits = lambda session, source: (),
         dress: Callable[[Tool], Tool] = lambda tool: tool,
+        loading: LoadRule = LOAD_BY_BUDGET,
     ) -> None:
         self._limits = limits
+        self._loading = loading
         self._dress = dress
         self._offers: dict[str, Sequence[Tool]] = {"": list(tools)}
         self._all: dict[str, Tool] = {}
@@ -94,6 +98,11 @@ class Toolbox:
         return self._within(tuple(self._limits(None, None)))
 
     @property
+    def loaded(self) -> Sequence[Tool]:
+        """What a session that begins now is told of in full, for want of limits of its own."""
+        return self._loaded(tuple(self._limits(None, None)))
+
+    @property
     def problems(self) -> Mapping[str, str]:
         """Why a source, or a tool of it, cannot be used, by `source` or `source/tool`."""
         return self._away | self._faults
@@ -101,7 +110,7 @@ class Toolbox:
     def for_turn(self, session: Session, turn: Turn) -> Mapping[str, Tool]:
         """What the model of a turn is offered. A session keeps the tools it began with, so that the beginning
         of its requests stays the same: one that is gone since is refused when it is called, and one that
-        came since is not offered."""
+        came since, or did not fit, is found through the bridge."""
         limits = self._limits_of(session, turn)
         if session.tool_list is None:
             return self._within(limits)
@@ -109,8 +118,11 @@ class Toolbox:
         answer = self._answers.get(key)
         if answer is None:
             usable, brought = self._within(limits), self._brought(turn)
-            listed = read_tool_list(session.tool_list)
-            frozen = (tool for tool in listed if all(limit.allows(tool) for limit in brought))
+            listed = {tool.name: tool for tool in read_tool_list(session.tool_list)}
+            frozen = [tool for tool in listed.values() if all(limit.allows(tool) for limit in brought)]
+            if usable.keys() - listed.keys():
+                # Limits of tools say nothing about the way to them.
+                frozen = [tool for tool in listed.values() if tool in frozen or tool.name in BRIDGE]
             answer = self._keep(key, {tool.name: _offered(tool, usable.get(tool.name)) for tool in frozen})
         return answer
 
@@ -122,8 +134,13 @@ class Toolbox:
         """The tools as a session keeps them that begins now."""
         limits = tuple(self._limits(session, source))
         if limits not in self._lists:
-            self._lists = {limits: write_tool_list(self._within(limits).values())}
+            self._lists = {limits: write_tool_list(self._loaded(limits))}
         return self._lists[limits]
+
+    def _loaded(self, limits: tuple[ToolsetLimit, ...]) -> Sequence[Tool]:
+        """A source may bring more any time, and an open session reaches that through the bridge alone."""
+        more = len(self._offers) > 1 or bool(self._away)
+        return self._loading.loaded(self._within(limits), more=more)
 
     def _limits_of(self, session: Session, turn: Turn) -> tuple[ToolsetLimit, ...]:
         return (*self._limits(session, turn.source), *self._brought(turn))
@@ -169,7 +186,7 @@ class Toolbox:
         for source, tools in self._offers.items():
             for tool in tools:
                 fault = tool_fault(tool)
-                if not fault and tool.name in self._all:
+                if not fault and (tool.name in self._all or tool.name in BRIDGE):
                     fault = "there is a tool of this name already"
                 if fault:
                     name = one_line(str(getattr(tool, "name", "?")), 80)

@@ -13,6 +13,7 @@ from typing import assert_never
 
 from msgspec import Struct, field
 
+from hermes.domain.deferral import as_made
 from hermes.domain.event import (
     Answered,
     Asked,
@@ -253,7 +254,7 @@ def _is_cut(reply: ModelSaid) -> bool:
 
 
 def _distinct(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-    return tuple({call.id: call for call in reversed(calls)}.values())[::-1]
+    return tuple({call.id: as_made(call) for call in reversed(calls)}.values())[::-1]
 
 
 def notes_of(record: Record) -> tuple[int, ...]:

@@ -20,9 +20,10 @@ from hermes.agent.run.opinion import SecondModel
 from hermes.agent.run.progress import TurnProgress, read_progress
 from hermes.agent.run.speech import ReplyStream, RetryBackoff, fault_sentence
 from hermes.agent.run.taint import has_read_foreign, has_read_outside, named_hosts
-from hermes.agent.run.toolbox import TurnTools, attended_tools
+from hermes.agent.run.toolbox import TurnTools, attended_tools, with_bridge
 from hermes.domain.call_options import NO_OPTIONS, CallOptions
 from hermes.domain.clock import Clock
+from hermes.domain.deferral import TOOL_CALL
 from hermes.domain.event import (
     AgentEvent,
     Ending,
@@ -127,6 +128,7 @@ class AgentLoop:
             view = view_turn(run.transcript, run.turn.id)
             if view.ended is not None:
                 return
+            bench = bench.with_hidden()
             if view.open_calls:
                 able = await bench.for_calls(run, (state.call for state in view.open_calls))
                 settle = CallRunner(run=run, bench=able, dispatcher=self._dispatcher(run, able))
@@ -147,12 +149,16 @@ class AgentLoop:
                 yield event
 
     def _bench(self, run: Run) -> TurnTools:
-        def now() -> Mapping[str, Tool]:
-            return attended_tools(self._toolbox.usable(run.session, run.turn), run)
+        offered = self._toolbox.for_turn(run.session, run.turn)
+        bridged = TOOL_CALL in offered
 
-        offered = attended_tools(self._toolbox.for_turn(run.session, run.turn), run)
+        def now() -> Mapping[str, Tool]:
+            usable = self._toolbox.usable(run.session, run.turn)
+            return attended_tools(with_bridge(usable, offered) if bridged else usable, run)
+
+        tools = attended_tools(offered, run)
         opinion = SecondModel(ask=self._ask_model) if self._ask_model is not None and self._smart() else None
-        bench = TurnTools(tools=offered, now=now, most_calls=self._limits.calls, opinion=opinion)
+        bench = TurnTools(tools=tools, now=now, most_calls=self._limits.calls, opinion=opinion)
         return bench.beside(run.turn.input.guidance.tools)
 
     def _dispatcher(self, run: Run, bench: TurnTools) -> Dispatcher:
@@ -205,9 +211,10 @@ class AgentLoop:
         options = _options(run)
         if options.must_call and (closing or progress.since_client):
             options = replace(options, must_call=())
-        wanted = options.must_call or bench.tools
+        wanted = options.must_call or (bench.tools.keys() - bench.hidden if bench.hidden else bench.tools)
         tools = () if closing else tuple(tool for name, tool in bench.tools.items() if name in wanted)
-        request = replace(self._request(run, tools), options=options)
+        deferred = () if closing else tuple(bench.tools[name] for name in sorted(bench.hidden))
+        request = replace(self._request(run, tools), options=options, deferred=deferred)
         named = {note for entry in request.entries for note in notes_of(entry.record)}
         notes = await run.person_notes(named) if named else {}
         request = replace(request, note=closing or self._nudge(progress), notes=notes)

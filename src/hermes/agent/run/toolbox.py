@@ -10,6 +10,7 @@ from msgspec import Struct
 from hermes.agent.call_repair import is_cut_short, read_arguments
 from hermes.agent.run.approval import approval_prompt, is_destination_named, may_ask
 from hermes.agent.run.opinion import GiveOpinion
+from hermes.domain.deferral import TOOL_CALL, runnable_bridge
 from hermes.domain.errors import UserError
 from hermes.domain.ports.agent import Run
 from hermes.domain.settings.declaring import STAND_IN
@@ -66,15 +67,21 @@ def _unattended(run: Run, tool: Tool, approve: bool) -> Tool:
     return replace(tool, approval=Approval.NEVER, after_outside=Approval.NEVER, run=unasked)
 
 
+def with_bridge(usable: Mapping[str, Tool], offered: Mapping[str, Tool]) -> Mapping[str, Tool]:
+    """What may run, with the bridge to what the model was not told of."""
+    return {**usable, **runnable_bridge({n: tool for n, tool in usable.items() if n not in offered})}
+
+
 class TurnTools(Struct, frozen=True, kw_only=True):
     """The tools a run was offered, those of them that are the client's, how many calls of a reply are run,
     and what may be done without asking. `now` tells which tools of the agent there still are; `opinion` is
-    given before a person is asked."""
+    given before a person is asked. The model is not told of `hidden` ones: it finds them."""
 
     tools: Mapping[str, Tool]
     now: Callable[[], Mapping[str, Tool]]
     most_calls: int = 64
     client: frozenset[str] = frozenset()
+    hidden: frozenset[str] = frozenset()
     standing: StandingGrants = NO_STANDING
     opinion: GiveOpinion | None = None
 
@@ -91,14 +98,23 @@ class TurnTools(Struct, frozen=True, kw_only=True):
         if not brought:
             return self
         tools = {**self.tools, **{tool.name: _client_tool(tool) for tool in brought}}
-        return replace(self, tools=tools, client=frozenset(tool.name for tool in brought))
+        client = frozenset(tool.name for tool in brought)
+        return replace(self, tools=tools, client=client, hidden=self.hidden - client)
+
+    def with_hidden(self) -> TurnTools:
+        """With the tools of now that the model may find, if it has the bridge to them."""
+        if TOOL_CALL not in self.tools:
+            return self
+        shown = {name: tool for name, tool in self.tools.items() if name not in self.hidden}
+        found = {name: tool for name, tool in self.now().items() if name not in shown}
+        return replace(self, tools={**shown, **found}, hidden=frozenset(found))
 
     def fault(self, call: ToolCall, place: int) -> str:
         """Why a call cannot run at all, told to the model; empty if it can."""
         if call.withheld:
             return WITHHELD
         if call.name not in self.tools:
-            known = ", ".join(sorted(self.tools)) or "none"
+            known = ", ".join(sorted(self.tools.keys() - self.hidden)) or "none"
             return f"There is no tool “{one_line(call.name)}”. There are: {known}."
         if call.name not in self.client and call.name not in self.now():
             return WITHDRAWN.format(name=call.name)

@@ -309,6 +309,7 @@ class AgentFactory:
             tools,
             limits=limits,
             dress=lambda tool: gate_tool(self._hooks, redacting(tool, secrets)),
+            loading=profile.settings.tools.rule,
         )
         for name, fault in toolbox.problems.items():
             log.warning("tool.left_out agent=%s tool=%s: %s", profile.agent, name, fault)

@@ -108,7 +108,7 @@ class SystemPrompt:
         prompt = build_prompt(
             today=_today(self.clock, settings.timezone),
             identity=identity,
-            tools=self.toolbox.all,
+            tools=[tool.name for tool in self.toolbox.loaded],
             environment=None if world is None else describe_world(world),
             instructions=settings.agent.system_prompt,
             memory={

@@ -16,6 +16,7 @@ from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, SettingDoc, setting
 from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.tool_loading import ToolLoading
 from hermes.domain.turn import BusyMode
 
 AUTO = "auto"
@@ -584,6 +585,7 @@ class Settings:
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
     cron: CronSettings = field(default_factory=CronSettings)
+    tools: ToolLoading = field(default_factory=ToolLoading)
     display: DisplaySettings = field(default_factory=DisplaySettings)
     streaming: StreamingSettings = field(default_factory=StreamingSettings)
     gateway: GatewaySettings = field(default_factory=GatewaySettings)

@@ -73,7 +73,7 @@ _GROUPS_LISTED = {
     "qqbot": "group_allowed_chats",
 }
 _LATER_SECTIONS = """terminal compression skills delegation security tool_output
-    tool_loop_guardrails tools checkpoints web browser tts stt voice code_execution clarify
+    tool_loop_guardrails checkpoints web browser tts stt voice code_execution clarify
     human_delay prompt_caching openrouter provider_routing updates model_catalog network lsp
     curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
     privacy providers custom_providers credential_pool_strategies personalities
