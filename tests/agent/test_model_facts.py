@@ -46,7 +46,8 @@ def test_the_settings_count_first() -> None:
 
 def test_what_a_server_here_reads_depends_on_how_it_was_started() -> None:
     facts = model_facts("gpt-4o", ModelSettings(), {}, local=True)
-    assert facts.window is None and facts.price_in is None and facts.images is True
+    assert facts.window is None and facts.images is True
+    assert facts.price_in == facts.price_out == 0, "nobody bills it"
     assert model_facts("x", ModelSettings(default="x", context_length=8), {}, local=True).window == 8
 
 

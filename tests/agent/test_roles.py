@@ -20,6 +20,7 @@ from hermes.domain.settings.settings import AuxiliaryModel
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.domain.turn import TurnInput
 from hermes.domain.usage import Usage
+from hermes.domain.word import replace
 from hermes.state.settings.loader import auxiliary_model, load_settings
 from hermes.testing.model import Say, ScriptedModel, say
 from hermes.testing.model_script import Call, Reply
@@ -147,5 +148,6 @@ async def test_a_tool_asks_the_model_of_a_role_and_it_is_counted(tmp_path: Path)
                 await models.of(MAIN_AGENT, "poet")
     records = [entry.record for entry in entries if isinstance(entry, Entry)]
     (seen,) = (record for record in records if isinstance(record, ToolFinished))
-    assert seen.text == "a cat" and seen.usage == used
+    assert seen.text == "a cat"
+    assert seen.usage == replace(used, cost=0.0, model="sees", role="vision")
     assert [record.text for record in records if isinstance(record, ModelSaid)][-1] == "It is a cat."

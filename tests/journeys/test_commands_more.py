@@ -173,7 +173,7 @@ async def test_start_says_nothing_and_version_profile_usage_tell(tmp_path: Path)
         await chat.until_seen("answer to hello")
         await chat.until_idle()
         chat.world.write("/usage")
-        await chat.until_seen("1 model calls in this session")
+        await chat.until_seen("This session: 1 model call, ")
 
 
 async def test_commands_come_in_pages(tmp_path: Path) -> None:
@@ -437,7 +437,7 @@ async def test_commands_decode_no_whole_transcripts(tmp_path: Path, monkeypatch:
         monkeypatch.setattr("hermes.state.store.tables.journal.decode_record", count)
         monkeypatch.setattr("hermes.control.commands.session._COUNTED", 9)
         for line, reply, most in (
-            ("/usage", "12 model calls in this session: 210 tokens read, 48 written.", 0),
+            ("/usage", "This session: 12 model calls, 210 tokens read, 48 written, cost unknown.", 0),
             ("/trace", "finished", 4),
             ("/new", "Shall I begin a new session?", 3),
             ("/branch copy", "a copy", 2),

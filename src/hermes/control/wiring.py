@@ -31,6 +31,7 @@ from hermes.control.turn.actor import SessionActor
 from hermes.control.turn.actors import Actors, WarmSessions
 from hermes.control.turn.inbound_files import AttachmentFetcher
 from hermes.control.turn.questions import QuestionExpiry
+from hermes.control.usage import counting
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.gateway_event import CommandRun, TurnEnded
 from hermes.domain.word import replace
@@ -130,7 +131,8 @@ class WiredGateway:
     def _wire_chores(self, parts: GatewayParts) -> Chores:
         age = timedelta(days=parts.live.now.gateway.dedupe_days)
         forget, tidy = forgetting(parts.store, parts.clock, age), tidying(parts)
-        return Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
+        usual = [forget, self.sessions_expiry.chore, tidy, counting(parts.store)]
+        return Chores(parts.clock, [*usual, *parts.chores])
 
     def info(self) -> GatewayInfo:
         """What commands may know, as it is at this moment."""

@@ -276,7 +276,7 @@ class DemoProvider:
         for piece in _pieces(reply, left):
             yield TextDelta(text=piece)
             await asyncio.sleep(pause)
-        usage = Usage(prompt=_count_words(request), completion=len(left.split()))
+        usage = Usage(prompt=_count_words(request), completion=len(left.split()), cost=0.0)
         calls = reply.calls if left == whole else ()
         ending = Ending.LENGTH if cut else Ending.CALLS if calls else Ending.STOP
         yield ModelEnd(calls=calls, ending=ending, usage=usage, model=NAME)

@@ -53,7 +53,9 @@ def model_facts(
     """The facts of a model that is reached as `own` says; `local` is a server on this machine."""
     facts = family_facts(name)
     if local:
-        facts = ModelFacts(images=facts.images, tools=facts.tools, thinking=facts.thinking)
+        facts = ModelFacts(
+            images=facts.images, tools=facts.tools, thinking=facts.thinking, price_in=0.0, price_out=0.0
+        )
     if own.context_length is not None and name in ("", own.default):
         facts = replace(facts, window=own.context_length)
     given = overrides.get(name)

@@ -16,7 +16,8 @@ from hermes.domain.message import Attachment
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import ModelEnd, ModelRequest, Provider
 from hermes.domain.thoughts import without_thoughts
-from hermes.domain.usage import Usage
+from hermes.domain.usage import Usage, priced
+from hermes.domain.word import replace
 
 _MOST_TRIES = 3
 _LONGEST_PAUSE = 30.0
@@ -44,7 +45,8 @@ class ChosenModel(Struct, frozen=True, kw_only=True):
         request = ModelRequest(model=self.model, system=system, entries=[entry], tools=())
         for tries in range(1, _MOST_TRIES + 1):
             try:
-                return await self._answer(request)
+                answer, usage = await self._answer(request)
+                return answer, replace(priced(usage, self.facts), model=self.model)
             except HermesError as error:
                 fault = as_model_fault(error)
                 if not fault.is_passing or tries == _MOST_TRIES:

@@ -35,12 +35,14 @@ from hermes.domain.event import (
     Record,
     UserSaid,
 )
+from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import ModelRequest, Provider, Run
 from hermes.domain.session import Session
 from hermes.domain.tool import Tool
 from hermes.domain.toolbox import Toolbox
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
 from hermes.domain.turn import TurnAction
+from hermes.domain.usage import Usage, priced
 from hermes.domain.word import replace
 
 CLOSING = (
@@ -102,6 +104,7 @@ class AgentLoop:
         ask_model: RoleModel | None = None,
         link_hosts: Callable[[], Collection[str]] = tuple,
         smart: Callable[[], bool] = lambda: False,
+        facts: Callable[[str], ModelFacts] = lambda model: ModelFacts(),
     ) -> None:
         self._provider = provider
         self._link_hosts = link_hosts
@@ -112,6 +115,7 @@ class AgentLoop:
         self._clock = clock
         self._ask_model = ask_model
         self._smart = smart
+        self._facts = facts
 
     def system_prompt(self, session: Session) -> str:
         """What this session's model is told first. Once stored with the session, it never changes."""
@@ -234,7 +238,8 @@ class AgentLoop:
             return
         bounded = speech.cut and options.max_tokens is not None
         calls = () if closing or bounded else repair_calls(speech.reply.calls, bench.tools, progress.ids)
-        said = replace(speech.reply, calls=calls if options.parallel else calls[:1])
+        usage = self._priced(speech.reply.usage, request.model, speech.reply.model)
+        said = replace(speech.reply, calls=calls if options.parallel else calls[:1], usage=usage)
         if speech.reply.calls and not calls:
             said = replace(said, ending=Ending.LENGTH if bounded else Ending.STOP)
         if calls:
@@ -243,6 +248,12 @@ class AgentLoop:
         progress.hear(said)
         end = self._end(run, progress, view)
         yield (said,) if end is None else (said, end)
+
+    def _priced(self, usage: Usage, *names: str) -> Usage:
+        """With its cost by the first of a model's names that has prices."""
+        facts = (self._facts(name) for name in names if name)
+        known = next((each for each in facts if each.price_in is not None), None)
+        return usage if known is None else priced(usage, known)
 
     def _request(self, run: Run, tools: Sequence[Tool]) -> ModelRequest:
         """What the model is asked with. What the turn's client brought along is said in this turn only: its

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -225,6 +226,7 @@ class AgentFactory:
             model=model,
             system=lambda session: prompt.build(),
             clock=self._overrides.clock,
+            facts=partial(self.models.facts_of, profile.agent),
             ask_model=self.models.asker(profile.agent, self._overrides.clock),
             smart=lambda: self._around.live.now.approvals.mode == "smart",
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),

@@ -124,8 +124,9 @@ class AgentModels:
     def facts_of(self, agent: AgentId, model: str) -> ModelFacts:
         """What is known of a model, or of the agent's own, as the agent reaches it."""
         model = model or self.name(agent)
-        choice = self._choices.get(agent)
-        local = choice is not None and is_local(choice.base_url)
+        choice, route = self._choices.get(agent), self._routes.get(model)
+        model = model if route is None else route.model
+        local = choice is not None and is_local(choice.base_url) and route is None
         own = replace(model_of(agent, self._loaded), default=self.name(agent))
         return model_facts(model, own, self._loaded.settings.models, local=local)
 
@@ -171,7 +172,8 @@ class AgentModels:
 
         async def ask(role: str, text: str, attachments: Sequence[Attachment]) -> tuple[str, Usage]:
             chosen = await self.of(agent, role)
-            return await chosen.ask(text, attachments, sleep=clock.sleep)
+            answer, usage = await chosen.ask(text, attachments, sleep=clock.sleep)
+            return answer, replace(usage, role=role)
 
         return ask
 

@@ -21,7 +21,6 @@ from hermes.domain.ids import SessionId
 from hermes.domain.session import owner_of
 from hermes.domain.text import one_line
 from hermes.domain.turn import TurnState
-from hermes.domain.usage import Usage
 
 _PAGE = 20
 _PAGE_SIZES = {"telegram": 15}
@@ -70,20 +69,6 @@ def profile(call: CommandCall) -> CommandReply:
     if call.gateway.home and call.is_admin:
         lines.append(f"Home {call.gateway.home}")
     return CommandReply(text="\n".join(lines))
-
-
-async def _count_usage(request: CommandRequest) -> tuple[int, Usage]:
-    return await request.read(lambda call: call.tx.journal.usage(call.session.id))
-
-
-@command("usage", "how many tokens this session has used", prepare=_count_usage)
-def usage(call: CommandCall) -> CommandReply:
-    calls, used = call.prepared
-    if not calls:
-        return CommandReply(text="The model was not asked yet.")
-    again = f", {used.cached:,} of them cached" if used.cached else ""
-    read, written = f"{used.prompt:,} tokens read{again}", f"{used.completion:,} written"
-    return CommandReply(text=f"{calls} model calls in this session: {read}, {written}.")
 
 
 @command("status", "what is running here")

@@ -6,7 +6,7 @@ gateway asks over all agents is one query through a handle that is scoped to `EV
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
@@ -35,7 +35,7 @@ from hermes.domain.rows import (
 from hermes.domain.session import EVERY_SESSION, Session, SessionFilter, SessionKey, Viewer
 from hermes.domain.tool import Grant
 from hermes.domain.turn import Answer, Question, Request, Turn, TurnState
-from hermes.domain.usage import Usage
+from hermes.domain.usage import AuxiliaryCall, UsageGroup
 
 T = TypeVar("T")
 
@@ -92,9 +92,6 @@ class JournalSums(Protocol):
 
     def span(self, turn: TurnId) -> tuple[int, int]:
         """The numbers of a turn's first and last record; zeros if it has none."""
-
-    def usage(self, session: SessionId) -> tuple[int, Usage]:
-        """How many replies a session has, and what they and the models that tools asked took together."""
 
 
 class Journal(JournalSums, Protocol):
@@ -393,6 +390,22 @@ class PairingCodes(Protocol):
     def put_mark(self, mark: PairingCounter) -> None: ...
 
 
+class UsageCounts(Protocol):
+    """What models took. The sums of days follow the records: who reads them counts first."""
+
+    def note(self, call: AuxiliaryCall) -> None:
+        """Write down a call that no record tells of."""
+
+    def count(self) -> int:
+        """Add the next records and calls of all agents to the sums; 0 when there was nothing left."""
+
+    def of_session(self, session: SessionId) -> list[UsageGroup]:
+        """By model and role; without what a copy of another session began with."""
+
+    def sums(self, by: tuple[str, ...], first: date, last: date, person: str = "") -> list[UsageGroup]:
+        """From one day to another, by some of day, agent, person, job, model, role."""
+
+
 class Tx(Struct, frozen=True, kw_only=True):
     """One transaction, scoped to one agent: its tables."""
 
@@ -418,6 +431,7 @@ class Tx(Struct, frozen=True, kw_only=True):
     recovery: Recovery
     handoffs: Handoffs
     directory: Directory
+    usage: UsageCounts
 
 
 class Store(Protocol):

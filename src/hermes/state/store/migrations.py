@@ -250,6 +250,20 @@ WORKSPACES = ("ALTER TABLE sessions ADD COLUMN workspace TEXT",)
 
 TRANSFERS = ("ALTER TABLE outbox ADD COLUMN transfers INTEGER NOT NULL DEFAULT 0",)
 
+_COUNTS = ["calls", "prompt", "completion", "cached", "reasoning", "cache_written", "unpriced"]
+USAGE = (
+    f"""CREATE TABLE usage_days (
+        day TEXT NOT NULL, agent TEXT NOT NULL, person TEXT NOT NULL, job TEXT NOT NULL, model TEXT NOT NULL,
+        role TEXT NOT NULL, {", ".join(f"{name} INTEGER NOT NULL" for name in _COUNTS)}, cost REAL NOT NULL,
+        PRIMARY KEY (day, agent, person, job, model, role)) WITHOUT ROWID""",
+    """CREATE TABLE auxiliary_calls (
+        n INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, session TEXT NOT NULL, turn TEXT,
+        at REAL NOT NULL, role TEXT NOT NULL, model TEXT NOT NULL, prompt INTEGER NOT NULL,
+        completion INTEGER NOT NULL, cached INTEGER NOT NULL, reasoning INTEGER NOT NULL,
+        cache_written INTEGER NOT NULL, cost REAL)""",
+    "CREATE INDEX auxiliary_calls_session ON auxiliary_calls (session)",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -265,6 +279,7 @@ MIGRATIONS = (
     Migration(number=13, oldest=12, statements=EVERY_AGENT),
     Migration(number=14, oldest=12, statements=WORKSPACES),
     Migration(number=15, oldest=12, statements=TRANSFERS),
+    Migration(number=16, oldest=12, statements=USAGE),
 )
 NEWEST = MIGRATIONS[-1].number
 

@@ -36,6 +36,7 @@ from hermes.state.store.tables.rights import GrantsTable, PairingCodesTable, Pai
 from hermes.state.store.tables.search import SearchTable
 from hermes.state.store.tables.sessions import BindingsTable, HandoffsTable, SessionsTable
 from hermes.state.store.tables.turns import QuestionsTable, RequestsTable, TurnsTable
+from hermes.state.store.tables.usage import UsageTable
 
 _LOG_FILE_BYTES = 64 * 1024 * 1024
 # Pages that fell out of it are still in the system's own cache.
@@ -152,6 +153,7 @@ def tables_of(db: Db, agent: AgentId) -> Tx:
         recovery=RecoveryTable(db),
         directory=DirectoryTable(own, agent),
         handoffs=HandoffsTable(own, agent),
+        usage=UsageTable(own, agent),
     )
 
 

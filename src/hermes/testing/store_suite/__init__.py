@@ -20,6 +20,7 @@ from hermes.testing.store_suite import (
     scope,
     talk,
     units,
+    usage,
     work,
 )
 from hermes.testing.store_suite.samples import OpenStore
@@ -37,6 +38,7 @@ CHECKS: tuple[Check, ...] = (
     *preparing.CHECKS,
     *lives.CHECKS,
     *units.CHECKS,
+    *usage.CHECKS,
     *scope.CHECKS,
 )
 LASTING_CHECKS: tuple[Check, ...] = lives.LASTING_CHECKS

@@ -211,7 +211,7 @@ async def check_the_journal_only_grows(open_store: OpenStore) -> None:
         await raises(Lost, store.write(lambda tx: tx.journal.append(SessionId("gone"), [entry(1)])))
 
 
-async def check_a_session_is_copied_and_counted(open_store: OpenStore) -> None:
+async def check_a_session_is_copied(open_store: OpenStore) -> None:
     async with open_store() as store:
         used = Usage(prompt=5, completion=3, cached=2, reasoning=1)
 
@@ -224,9 +224,6 @@ async def check_a_session_is_copied_and_counted(open_store: OpenStore) -> None:
             tx.journal.append(S1, said)
 
         await store.write(fill)
-        twice = Usage(prompt=10, completion=6, cached=4, reasoning=2)
-        assert await store.read(lambda tx: tx.journal.usage(S1)) == (2, twice)
-        assert await store.read(lambda tx: tx.journal.usage(SessionId("copy"))) == (0, Usage())
         await store.write(lambda tx: tx.journal.copy(S1, SessionId("copy"), 4, {TurnId("t2")}))
         told = await store.read(lambda tx: tx.journal.read(S1))
         copied = await store.read(lambda tx: tx.journal.read(SessionId("copy")))
@@ -237,7 +234,6 @@ async def check_a_session_is_copied_and_counted(open_store: OpenStore) -> None:
         assert first == same != other and not {first, other} & {one.turn for one in told}
         elsewhere = store.scoped(AgentId("other"))
         await elsewhere.write(lambda tx: tx.journal.copy(S1, SessionId("copy"), 9, ()))
-        assert await elsewhere.read(lambda tx: tx.journal.usage(S1)) == (0, Usage())
         assert await store.read(lambda tx: tx.journal.read(SessionId("copy"))) == copied
 
 
@@ -461,7 +457,7 @@ CHECKS = (
     check_another_agent_cannot_move_a_turn,
     check_open_turns_come_in_order_of_arrival,
     check_the_journal_only_grows,
-    check_a_session_is_copied_and_counted,
+    check_a_session_is_copied,
     check_the_marks_of_a_session_are_found_alone,
     check_what_is_allowed_for_a_session_goes_with_it,
     check_the_first_answer_wins,

@@ -12,8 +12,6 @@ from hermes.domain.errors import Lost, Refused
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.rows import JournalRow
-from hermes.domain.usage import Usage
-from hermes.domain.word import field_names
 from hermes.state.store.codec import decode_record, encode_record, stamp, unstamp
 from hermes.state.store.table import Row, ScopedTable, TableFamily
 
@@ -78,16 +76,6 @@ class JournalTable(ScopedTable):
         row = self._db.one(sql, turn, self._agent)
         assert row is not None
         return row[0], row[1]
-
-    def usage(self, session: SessionId) -> tuple[int, Usage]:
-        parts = field_names(Usage)
-        sums = ", ".join(f"coalesce(sum(json_extract(body, '$.usage.{part}')), 0)" for part in parts)
-        sql = f"""SELECT count(*) FILTER (WHERE kind = 'model_said'), {sums} FROM journal
-            WHERE session = ? AND kind IN ('model_said', 'tool_started', 'tool_finished', 'asked')
-            AND {_OURS}"""
-        row = self._db.one(sql, session, self._agent)
-        assert row is not None
-        return row[0], Usage(**dict(zip(parts, row[1:], strict=True)))
 
     def copy(self, session: SessionId, into: SessionId, upto: int, without: Collection[TurnId]) -> None:
         self._db.run(_COPY, session, into, upto, json.dumps(list(without)), self._agent)

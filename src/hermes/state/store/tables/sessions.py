@@ -15,6 +15,7 @@ from hermes.domain.text import storable
 from hermes.domain.word import replace
 from hermes.state.store.codec import decode, encode, hash_text, stamp
 from hermes.state.store.table import BodyColumn, Columns, Db, Row, ScopedTable, readable
+from hermes.state.store.tables.usage import count_session
 
 _HASHED = {"system_prompt": "prompt", "tool_list": "tools"}
 """Fields that are kept in `prompts`, once for all sessions that have the same; the columns name them."""
@@ -30,7 +31,7 @@ _KEY = Columns(SessionKey, "bindings")
 _HANDOFFS = BodyColumn(Handoff, "handoffs")
 _OPEN = "state IN ('pending', 'running')"
 _HANGING = (
-    "guidance", "questions", "bindings", "requests", "told", "handoffs", "session_grants",
+    "guidance", "questions", "bindings", "requests", "told", "handoffs", "session_grants", "auxiliary_calls",
 )  # fmt: skip
 
 
@@ -127,6 +128,7 @@ class SessionsTable(ScopedTable):
                 " AND said.n <= (SELECT value FROM facts WHERE name = 'indexed') + 0",
                 session,
             )
+        count_session(self._db, session)
         # A turn has records in the journal, or is found by the index of those that have none.
         self._db.run("DELETE FROM turns WHERE id IN (SELECT turn FROM journal WHERE session = ?)", session)
         self._db.run(
