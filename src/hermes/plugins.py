@@ -228,7 +228,7 @@ def _installed(group: str, used: PluginSettings) -> Iterator[InstalledPlugin]:
             yield replace(plugin, disabled=True)
             continue
         try:
-            value = entry.load() if package == OURS else _load_foreign(entry)
+            value = _load_own(entry) if package == OURS else _load_foreign(entry)
         except Exception as error:  # foreign code may raise anything while it is imported
             yield replace(plugin, why=_words(error))
             continue
@@ -268,6 +268,16 @@ def _fault(group: str, value: object) -> str:
     if not isinstance(events, list | tuple) or not all(isinstance(event, str) for event in events):
         return "its `events` are not a list of names"
     return ""
+
+
+def _load_own(entry: EntryPoint) -> Any:
+    """A gateway uses few of the backends that there are: each is imported when the first is made."""
+
+    def make(request: BackendRequest) -> Backend:
+        backend: Backend = entry.load()(request)
+        return backend
+
+    return make if entry.group == BACKENDS else entry.load()
 
 
 def _load_foreign(entry: EntryPoint) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,6 +41,8 @@ from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.settings.settings import Profile, Route, RouteMatch, Settings, TerminalSettings
 from hermes.domain.turn import Cause, Guidance, Turn, TurnInput
 from hermes.execution.local.backend import make_local
+from hermes.execution.process_tree import children_of
+from hermes.execution.sandboxes import probe as probing
 from hermes.execution.sandboxes.probe import SandboxProbe
 from hermes.testing.backends import fake_probes, make_boxed
 
@@ -205,32 +208,54 @@ def test_who_is_the_owner_or_an_admin(who: Source | None, trusted: bool) -> None
 async def test_probes_are_asked_once_and_kept() -> None:
     asked: list[str] = []
 
-    async def probe(name: str, environ: Mapping[str, str], terminal: TerminalSettings) -> SandboxProbe:
-        asked.append(name)
-        if name == "bubblewrap":
-            raise OSError("no such file")
+    async def probe(environ: Mapping[str, str], terminal: TerminalSettings) -> list[SandboxProbe]:
+        asked.append(terminal.backend)
         await asyncio.sleep(0)
-        return SandboxProbe(name=name, boundary=KINDS[name], works=True)
+        return [SandboxProbe(name=name, boundary=KINDS[name], works=True) for name in ("landlock", "docker")]
 
-    known = SandboxProbes({}, ("landlock", "docker", "bubblewrap"), probe)
+    known = SandboxProbes({}, probe)
     first, second = await asyncio.gather(known.get(), known.get())
-    assert first is second and sorted(asked) == ["bubblewrap", "docker", "landlock"]
-    assert [each.name for each in first] == ["docker", "landlock", "bubblewrap"], "the strongest first"
-    assert not first[-1].works and "no such file" in first[-1].why
+    assert first is second and asked == ["auto"]
+    assert [each.name for each in first] == ["docker", "landlock"], "the strongest first"
     known.renew()
     assert await known.get() is first, "while it looks, the old answer counts"
     await known.close()
 
 
-async def test_a_probe_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.app.agents.ladder.PROBE_SECONDS", 0.01)
+async def test_a_probe_that_hangs_or_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(name: str, environ: Mapping[str, str], terminal: TerminalSettings) -> SandboxProbe:
+        if name == "docker":
+            await asyncio.Event().wait()
+        raise OSError("no such file")
 
-    async def probe(name: str, environ: Mapping[str, str], terminal: TerminalSettings) -> SandboxProbe:
-        await asyncio.Event().wait()
-        raise AssertionError
+    monkeypatch.setattr(probing, "PROBE_SECONDS", 0.01)
+    monkeypatch.setattr(probing, "probe_sandbox", hang)
+    found = {each.name: each for each in await probing.probe_all({}, TerminalSettings())}
+    assert not any(each.works for each in found.values()) and found.keys() == probing.PROBES.keys()
+    assert found["docker"].why == "it did not start within 0.01 s"
+    assert "no such file" in found["landlock"].why
 
-    (found,) = await SandboxProbes({}, ("docker",), probe).get()
-    assert not found.works and found.why == "it did not start within 0.01 s"
+
+async def test_sandboxes_are_tried_in_a_process_of_their_own() -> None:
+    environ = {"PATH": "/no/such/folder"}
+    found = {each.name: each for each in await probing.probe_in_child(environ, TerminalSettings())}
+    assert found.keys() == probing.PROBES.keys()
+    assert not found["docker"].works and found["docker"].why and found["docker"].remedy
+
+
+async def test_a_try_that_dies_leaves_no_sandbox_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    found = await probing.probe_in_child({}, TerminalSettings())
+    assert {each.name for each in found} == probing.PROBES.keys()
+    assert all(not each.works and "ended with code 1" in each.why for each in found)
+
+
+async def test_probes_that_nobody_waits_for_any_more_end() -> None:
+    known = SandboxProbes({"PATH": os.environ["PATH"]})
+    known.renew()
+    await asyncio.sleep(0.05)
+    await known.close()
+    assert not children_of(os.getpid())
 
 
 def test_facts_name_the_boundary_of_each_route() -> None:
@@ -266,12 +291,12 @@ async def test_folders_of_strangers_go_when_nothing_has_used_them_for_long(tmp_p
 async def test_nobody_waits_for_the_probes_before_a_command_does(tmp_path: Path) -> None:
     begun, go = asyncio.Event(), asyncio.Event()
 
-    async def probe(name: str, environ: Mapping[str, str], terminal: TerminalSettings) -> SandboxProbe:
+    async def probe(environ: Mapping[str, str], terminal: TerminalSettings) -> list[SandboxProbe]:
         begun.set()
         await go.wait()
-        return SandboxProbe(name=name, boundary=KINDS[name], works=False)
+        return [SandboxProbe(name="docker", boundary=KINDS["docker"], works=False)]
 
-    gateway = GatewayBackends({}, SystemClock(), settings, SandboxProbes({}, ("docker",), probe))
+    gateway = GatewayBackends({}, SystemClock(), settings, SandboxProbes({}, probe))
     gateway._makers = {"local": make_local}
     agent = AgentBackends(Profile(agent=MAIN_AGENT, home=tmp_path, settings=settings()), tmp_path, gateway)
     assert await agent.place(ANN.source) is None and not begun.is_set()

@@ -18,7 +18,7 @@ ALLOWED = {
     "agent/models/foreign.py": "a plugin's provider may raise anything; it is logged, and the turn is told",
     "app/agents/prompt.py": "a plugin's memory may raise anything; it is logged, and the session begins",
     "app/hooks.py": "a plugin's hook may raise anything; it is counted and said, and the rest goes on",
-    "app/agents/ladder.py": "whatever keeps a sandbox from starting is what was asked for, and is told",
+    "execution/sandboxes/probe.py": "whatever keeps a sandbox from starting is what was asked for",
     "app/agents/registry.py": "a plugin's part of an agent may raise anything; it is left out",
     "app/generations.py": "the same while settings are adopted; they are refused, and the old ones count",
     "app/start_check.py": "the same while a start is rehearsed; the restart is refused",

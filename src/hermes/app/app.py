@@ -28,7 +28,6 @@ from hermes.app.http import AppHttp
 from hermes.app.imports import import_people, take_over_jobs
 from hermes.app.messaging import Messaging
 from hermes.app.overrides import AppOverrides
-from hermes.app.start_check import check_new_process
 from hermes.app.store import StoreLifecycle
 from hermes.app.vitals import LiveStatus, StatusListener
 from hermes.control.chores import HOURLY, Chore
@@ -174,6 +173,8 @@ class App:
         loaded = await asyncio.to_thread(self._read_settings)
         loaded.secrets.join(self._secrets)  # before anything can be said of the new ones
         if not self._given.replaces:
+            from hermes.app.start_check import check_new_process
+
             tolerated = self._agents.models.check(self._agents.ids)
             return await check_new_process(self._home, self._environ, tolerated)
         for stop in loaded.stops:

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hermes.domain.ids import AgentId
-from hermes.domain.ports.world import FolderRules
+from hermes.domain.ports.world import OUTPUT_FOLDER, FolderRules
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.entry.http.site.owner_socket import socket_places
-from hermes.execution.local.backend import OUTPUT_FOLDER
 from hermes.state.home.homes import SKILLS_FOLDER, agent_home, root_home
 from hermes.state.home.locks import lock_folder, runtime_folders
 from hermes.state.memory.files import PLACES

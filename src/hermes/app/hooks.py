@@ -27,7 +27,6 @@ from hermes.domain.hooks import EVENTS, STARTUP, Hook, HookAnswer, HookRunner, i
 from hermes.domain.ids import MAIN_AGENT, SessionId, new_session_id
 from hermes.domain.settings.settings import PluginSettings
 from hermes.domain.turn import Cause, Guidance, TurnInput
-from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import read_hooks
 from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.textfile import read_text
@@ -62,10 +61,11 @@ class AppHooks:
         for problem in self._problems:
             log.warning("hook.left_out %s", problem)
         added = PluginHookRunner(plugins.hooks(used))
-        groups: list[tuple[Sequence[Hook], HookRunner]] = [
-            (home_hooks.hooks, HookProcesses(home, environ)),
-            (added.hooks, added),
-        ]
+        groups: list[tuple[Sequence[Hook], HookRunner]] = [(added.hooks, added)]
+        if home_hooks.hooks:
+            from hermes.execution.hooks.processes import HookProcesses
+
+            groups.insert(0, (home_hooks.hooks, HookProcesses(home, environ)))
         self.hooks = Hooks(groups, clock, lambda: self._listener(self.facts()), loops, conceal)
 
     def facts(self) -> list[dict[str, Any]]:

@@ -10,8 +10,10 @@ import re
 import unicodedata
 from enum import IntEnum
 
+from hermes.domain.late_pattern import late_pattern
+
 MOST_SCANNED = 65_536
-_SPACES = re.compile(r"[^\S\n]+")
+_SPACES = late_pattern(r"[^\S\n]+")
 _WORDS = r"[\w ,'’\n]{0,40}"
 _SECRETS = r"(?:\.env\b|id_rsa|id_ed25519|credentials|\.netrc|\.pgpass|/etc/(?:passwd|shadow)|auth\.json)"
 _KEYS = r"\$\{?\w{0,40}(?:key|token|secret|passw|credential)"
@@ -23,8 +25,8 @@ _UNSEEN = (
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 _JOINERS = "\u200c\u200d\ufe0f"
-_HIDDEN = re.compile(f"[{_UNSEEN}{_JOINERS}]+")
-_JOINING = re.compile("[\u200c\u200d]|\ufe0f\u200d?")
+_HIDDEN = late_pattern(f"[{_UNSEEN}{_JOINERS}]+")
+_JOINING = late_pattern("[\u200c\u200d]|\ufe0f\u200d?")
 _FEW = 3
 
 

@@ -97,12 +97,15 @@ _KINDS = {"docker": Boundary.CONTAINER, "bubblewrap": Boundary.SANDBOX, "landloc
 def fake_probes(*works: str) -> SandboxProbes:
     """As on a machine where these sandboxes work and no others, whatever works on this one."""
 
-    async def probe(name: str, environ: Mapping[str, str], terminal: TerminalSettings) -> SandboxProbe:
-        found = name in works
-        why, remedy = ("", "") if found else (f"{name} is not installed.", f"Install {name}.")
-        return SandboxProbe(name=name, boundary=_KINDS[name], works=found, why=why, remedy=remedy)
+    async def probe(environ: Mapping[str, str], terminal: TerminalSettings) -> list[SandboxProbe]:
+        return [_probed(name, name in works) for name in _KINDS]
 
-    return SandboxProbes({}, tuple(_KINDS), probe)
+    return SandboxProbes({}, probe)
+
+
+def _probed(name: str, works: bool) -> SandboxProbe:
+    why, remedy = ("", "") if works else (f"{name} is not installed.", f"Install {name}.")
+    return SandboxProbe(name=name, boundary=_KINDS[name], works=works, why=why, remedy=remedy)
 
 
 class BoxedBackend:

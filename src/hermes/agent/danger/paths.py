@@ -16,10 +16,11 @@ from hermes.agent.danger.ignored import FILE, is_ignored
 from hermes.agent.danger.names import listed
 from hermes.agent.danger.shell.expand import UNKNOWN, has_glob, to_plain
 from hermes.agent.danger.shell.syntax import BRACKET, QUESTION, STAR
+from hermes.domain.late_pattern import late_pattern
 from hermes.domain.ports.world import NO_HOMES, FolderRules
 
 # Matched against paths in which the home folder is written `~`.
-_SECRET = re.compile(
+_SECRET = late_pattern(
     r"""
     ~/\.ssh/(?!known_hosts|config$|.*\.pub$).* | ~/\.ssh | ~/\.gnupg(/.*)? | ~/\.aws(/.*)? | ~/\.azure(/.*)?
     | ~/\.kube(/.*)? | ~/\.docker/config\.json | ~/\.config/(gcloud|gh|op|rclone)(/.*)? | ~/\.netrc
@@ -34,7 +35,7 @@ _SECRET = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_SECRET_NAME = re.compile(
+_SECRET_NAME = late_pattern(
     r"""
     id_(rsa|dsa|ecdsa|ed25519) | .*\.(pem|p12|pfx|keystore|jks|kdbx) | credentials\.json | \.htpasswd
     | \.env(?!\.(example|sample|template|dist)$)(\..*|rc)?
@@ -42,7 +43,7 @@ _SECRET_NAME = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_STARTUP = re.compile(
+_STARTUP = late_pattern(
     r"""
     ~/\.(bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin|zlogout
     |kshrc|cshrc|tcshrc|login|inputrc|xinitrc|xsession|xprofile|vimrc|emacs|gitconfig|tmux\.conf|pythonrc|curlrc
@@ -57,8 +58,8 @@ _HOOKS = (
     r".*/\.git/(hooks(/.*)?|config|info/attributes)|.*/\.husky(/.*)?|.*/\.envrc"
     r"|.*/\.vscode/(tasks|launch|settings)\.json"
 )
-_LATER = re.compile(_HOOKS, re.DOTALL)
-_LATER_OUTSIDE = re.compile(
+_LATER = late_pattern(_HOOKS, re.DOTALL)
+_LATER_OUTSIDE = late_pattern(
     _HOOKS
     + r"|.*/\.github/(workflows|actions)(/.*)?|.*/(\.gitlab-ci|azure-pipelines|\.travis|\.drone)\.ya?ml"
     r"|.*/\.(circleci|buildkite|gitea|forgejo)(/.*)?|.*/(Jenkinsfile|\.pre-commit-config\.yaml|lefthook\.ya?ml)"
@@ -66,27 +67,27 @@ _LATER_OUTSIDE = re.compile(
     re.DOTALL,
 )
 """What runs by itself where the workspace is used outside of the sandbox: by people, editors or servers."""
-_LOGIN = re.compile(r"~/\.ssh(/.*)?|/root/\.ssh(/.*)?|.*/authorized_keys2?", re.DOTALL)
-_SCHEDULE = re.compile(r"/etc/(cron.*|anacrontab|at\..*)|/var/spool/(cron|at)(/.*)?", re.DOTALL)
-_SYSTEM = re.compile(
+_LOGIN = late_pattern(r"~/\.ssh(/.*)?|/root/\.ssh(/.*)?|.*/authorized_keys2?", re.DOTALL)
+_SCHEDULE = late_pattern(r"/etc/(cron.*|anacrontab|at\..*)|/var/spool/(cron|at)(/.*)?", re.DOTALL)
+_SYSTEM = late_pattern(
     r"/(etc|usr|bin|sbin|lib|lib32|lib64|boot|opt|sys|srv|root|var|snap|System|Library|Applications)(/.*)?",
     re.DOTALL,
 )
-_HARMLESS_SYSTEM = re.compile(r"/var/(tmp|folders)/.+|/usr/src/app/.+")
-_DEVICE = re.compile(
+_HARMLESS_SYSTEM = late_pattern(r"/var/(tmp|folders)/.+|/usr/src/app/.+")
+_DEVICE = late_pattern(
     r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|md|dm-|mapper/|loop|sr|mtd|ram|fb|mem|kmem|port).*",
     re.DOTALL,
 )
-_HARMLESS_DEVICE = re.compile(
+_HARMLESS_DEVICE = late_pattern(
     r"/dev/(null|zero|full|stdin|stdout|stderr|tty|random|urandom|fd/\d\d?|shm/.+|pts/.*)"
 )
-_POWER = re.compile(r"/proc/(sysrq-trigger|acpi/sleep)|/sys/power/(state|disk)|/dev/watchdog\d*")
+_POWER = late_pattern(r"/proc/(sysrq-trigger|acpi/sleep)|/sys/power/(state|disk)|/dev/watchdog\d*")
 """What is written there stops, restarts or sends to sleep the machine."""
 _LONGEST_PATH = 4096
 _DEEPEST_LINK = 7
-_LINKS = re.compile(rf"proc|dev/|/[^/]*[{STAR}{QUESTION}{BRACKET}]")
-_LINK = re.compile(r"proc/[^/]+/(task/[^/]+/)?(cwd|root|fd/[^/]+)|dev/(fd/[^/]+|stdin|stdout|stderr)")
-_ROOTS = re.compile(
+_LINKS = late_pattern(rf"proc|dev/|/[^/]*[{STAR}{QUESTION}{BRACKET}]")
+_LINK = late_pattern(r"proc/[^/]+/(task/[^/]+/)?(cwd|root|fd/[^/]+)|dev/(fd/[^/]+|stdin|stdout|stderr)")
+_ROOTS = late_pattern(
     r"/|/(etc|usr|bin|sbin|lib|lib32|lib64|boot|dev|home|opt|proc|root|run|srv|sys|var|tmp|mnt|media|Users|System"
     r"|Library|Applications|Volumes|nix|snap)|/(home|Users)/[^/]+|/usr/(bin|lib|local|share|sbin)|/var/(lib|log)"
 )

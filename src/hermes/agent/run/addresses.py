@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from msgspec import Struct
 
 from hermes.domain.hosts import leads_inside, plain_host
+from hermes.domain.late_pattern import late_pattern
 
 
 def _listed(text: str) -> frozenset[str]:
@@ -27,20 +28,20 @@ _OTHER = r"(?<![A-Za-z0-9])(?:(?:mailto|tel|sms|javascript):(?=[^\s:/])|data:(?=
 _NAME = r"(?:[A-Za-z0-9_\-]{1,80}\.){1,10}(?:xn--[A-Za-z0-9\-]{1,60}|[A-Za-z]{2,24})(?![\w@(\-]|\.\w)"
 _BEHIND = r"\.?(?::\d{1,5})?(?:[/?#]|(?=\W|$))"
 _BARE = rf"(?<![A-Za-z0-9_@./:\]\-])(?:{_NAME}|\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?=[:/?#])){_BEHIND}"
-_START = re.compile(f"{_WEB}|{_FULL}|{_RELATIVE}|{_OTHER}|{_BARE}", re.IGNORECASE)
-_START_IN_CODE = re.compile(rf"{_FULL}|(?<![A-Za-z0-9_@./:\]\-])(?=www\.){_NAME}{_BEHIND}", re.IGNORECASE)
-_SCHEME = re.compile(f"{_WEB}|{_FULL}|{_RELATIVE}|{_OTHER}", re.IGNORECASE)
-_LAX = re.compile(r"(https?):[/\\]*", re.IGNORECASE)
-_PAUSE = re.compile('[<>"`()，。；、！？「」『』【】（）]|\\](?=\\()')
+_START = late_pattern(f"{_WEB}|{_FULL}|{_RELATIVE}|{_OTHER}|{_BARE}", re.IGNORECASE)
+_START_IN_CODE = late_pattern(rf"{_FULL}|(?<![A-Za-z0-9_@./:\]\-])(?=www\.){_NAME}{_BEHIND}", re.IGNORECASE)
+_SCHEME = late_pattern(f"{_WEB}|{_FULL}|{_RELATIVE}|{_OTHER}", re.IGNORECASE)
+_LAX = late_pattern(r"(https?):[/\\]*", re.IGNORECASE)
+_PAUSE = late_pattern('[<>"`()，。；、！？「」『』【】（）]|\\](?=\\()')
 _BRACKETS = {"(": 1, ")": -1}
 _ENDINGS = ".,;:!?*_~'|"
-_HOST = re.compile(r"[\w.:\-]{1,253}")
+_HOST = late_pattern(r"[\w.:\-]{1,253}")
 _CONNECTS = _listed(
     "http https ws wss ftp sftp ssh git tcp udp postgres postgresql mysql mariadb redis rediss mongodb amqp "
     "amqps nats ldap smtp imap"
 )
 """Schemes by which a program connects to the host that is named; others hand the address to an app."""
-_PICTURE = re.compile(r"data:image/(?:png|jpe?g|gif|webp)[;,]", re.IGNORECASE)
+_PICTURE = late_pattern(r"data:image/(?:png|jpe?g|gif|webp)[;,]", re.IGNORECASE)
 _QUIET = _listed(
     "github.com raw.githubusercontent.com gitlab.com bitbucket.org codeberg.org youtube.com youtu.be "
     "vimeo.com stackoverflow.com superuser.com serverfault.com askubuntu.com stackexchange.com wikipedia.org "
@@ -54,9 +55,9 @@ Their queries may lead elsewhere."""
 _VIDEO_SITES = _listed("youtube.com")
 _VIDEO = _listed("v t list index si start pp ab_channel")
 _FILES = _listed("js css map json png jpg svg html txt log py ts gz zip whl jar so dll exe md yaml yml")
-_PARTS = re.compile(r"[A-Za-z0-9]+")
-_PIECES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_NEEDLESS = re.compile(r"%(?:3[0-9]|[46][1-9a-fA-F]|[57][0-9aA])")
+_PARTS = late_pattern(r"[A-Za-z0-9]+")
+_PIECES = late_pattern(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_NEEDLESS = late_pattern(r"%(?:3[0-9]|[46][1-9a-fA-F]|[57][0-9aA])")
 _MOST_DRAWN = 16
 
 

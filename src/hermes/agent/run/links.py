@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable
-from html import unescape
 
 from hermes.agent.run.addresses import (
     LENIENT,
@@ -27,18 +26,21 @@ from hermes.agent.run.addresses import (
     is_quiet,
 )
 from hermes.agent.run.code_marks import CodeMarks
+from hermes.domain.late_pattern import late_pattern
 
 KnownHost = Callable[[str], bool]
 _HARD = '\\s<>"`'
-_PIECES = re.compile(rf"[{_HARD}]+|[^{_HARD}\x80-\U0010ffff]+|[^{_HARD}\x00-\x7f]+")
-_STOPS = re.compile("[，。；、！？「」『』【】（）]")
-_TRIGGERS = re.compile(r"[:.&\\]")
-_ESCAPED = re.compile(r"\\[!-/:-@\[-`{-~]|&(?:#\d{1,7};?|#[xX][0-9a-fA-F]{1,6};?|[A-Za-z][A-Za-z0-9]{1,31};)")
-_AUTO = re.compile(
+_PIECES = late_pattern(rf"[{_HARD}]+|[^{_HARD}\x80-\U0010ffff]+|[^{_HARD}\x00-\x7f]+")
+_STOPS = late_pattern("[，。；、！？「」『』【】（）]")
+_TRIGGERS = late_pattern(r"[:.&\\]")
+_ESCAPED = late_pattern(
+    r"\\[!-/:-@\[-`{-~]|&(?:#\d{1,7};?|#[xX][0-9a-fA-F]{1,6};?|[A-Za-z][A-Za-z0-9]{1,31};)"
+)
+_AUTO = late_pattern(
     r"(?:\b(?:src|srcset|poster|background)\s{0,3}=\s{0,3}[\"']?|\burl\(\s{0,3}[\"']?|\]:\s{0,8}<?)$",
     re.IGNORECASE,
 )
-_AUTHORITY = re.compile(r"[/\\]*[^/?#\\]*")
+_AUTHORITY = late_pattern(r"[/\\]*[^/?#\\]*")
 _MOST_TO_A_HOST, _MOST_DRAWN_TO_A_HOST = 12, 48
 _CONTEXT, _SYNTAX = 400, 40
 _LONGEST = 2048
@@ -272,6 +274,8 @@ def _unescaped(word: str) -> tuple[str, list[int]]:
     """A word as Markdown reads it, and where each of its characters stands."""
     if "\\" not in word and "&" not in word:
         return word, []
+    from html import unescape  # has a table of two thousand names
+
     plain: list[str] = []
     places: list[int] = []
     at = 0

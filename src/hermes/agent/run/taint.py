@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 from hermes.agent.call_repair import read_arguments
-from hermes.agent.danger.destinations import prints_own
 from hermes.domain.address import SourceKind
 from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
 from hermes.domain.outside import is_foreign, own_words
@@ -51,6 +50,8 @@ def _sees_foreign(run: Run) -> bool:
 
 
 def _has_read_files(entries: Sequence[Entry]) -> bool:
+    from hermes.agent.danger.destinations import prints_own
+
     records = [entry.record for entry in entries]
     calls = {call.id: call for said in records if isinstance(said, ModelSaid) for call in said.calls}
     finished = (calls[done.call] for done in records if isinstance(done, ToolFinished) and done.call in calls)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from hermes.agent.danger.destinations import UNTOLD, destinations, own_services, reaches_out
 from hermes.agent.tools.approval_text import action_digest, visible, visible_line
 from hermes.agent.tools.files import resolve_path
 from hermes.agent.tools.registry import (
@@ -87,6 +86,8 @@ async def _judge(
 
 async def ask_after_outside(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     """A command that names a host, or a line for a process that does: somebody else may have put it there."""
+    from hermes.agent.danger.destinations import UNTOLD, destinations, own_services
+
     command = str(arguments.get("command") or arguments.get("text") or "")
     if not command or not case.scope.network_open:
         return None
@@ -146,6 +147,8 @@ async def terminal(
     verdict, _ = await _judge(invocation.services, invocation.session, command, scope)
     _refuse_never(verdict)
     invocation.services.get(CommandRules).written.note(invocation.session, verdict.written)
+    from hermes.agent.danger.destinations import reaches_out
+
     wanted = timeout if timeout > 0 else invocation.services.get(CommandRules).seconds()
     seconds = 0.0 if background else float(min(wanted, _LONGEST_WAIT))
     order = Command(text=command, session=invocation.session, cwd=workdir or None, timeout=seconds)
@@ -271,6 +274,8 @@ async def process(
     text: for write
     seconds: for wait, at most 600
     """
+    from hermes.agent.danger.destinations import reaches_out
+
     processes = invocation.backend.processes
     if action == "list":
         return "\n".join(_line(view) for view in await processes.list(invocation.session)) or "No processes."

@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from hermes.control.people.standing import at_machine, is_trusted
 from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
-from hermes.domain.border import Border, describe
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import (
     LOCAL,
@@ -37,13 +36,11 @@ from hermes.domain.settings.settings import (
     Settings,
     TerminalSettings,
 )
-from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.domain.word import replace
-from hermes.execution.sandboxes.probe import PROBES, SandboxProbe, probe_sandbox
+from hermes.execution.sandboxes.probe import SandboxProbe, probe_in_child
 
 log = logging.getLogger("hermes.backend")
-PROBE_SECONDS = 20.0
 _RANKS = {Boundary.CONTAINER: 0, Boundary.SANDBOX: 1, Boundary.WEAK: 2}
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.:-]{0,251}[a-z0-9])?")
 LANDLOCK = "landlock"
@@ -203,14 +200,14 @@ class SandboxProbes:
     def __init__(
         self,
         environ: Mapping[str, str],
-        names: Collection[str] = tuple(PROBES),
-        probe: Callable[[str, Mapping[str, str], TerminalSettings], Awaitable[SandboxProbe]] = probe_sandbox,
+        probe: Callable[
+            [Mapping[str, str], TerminalSettings], Awaitable[Collection[SandboxProbe]]
+        ] = probe_in_child,
         *,
         terminal: Callable[[], TerminalSettings] = TerminalSettings,
     ) -> None:
         self._environ = environ
         self._terminal = terminal
-        self._names = names
         self._probe = probe
         self._looking: asyncio.Task[None] | None = None
         self.results: tuple[SandboxProbe, ...] | None = None
@@ -227,21 +224,10 @@ class SandboxProbes:
             self._looking = asyncio.get_running_loop().create_task(self._look(), name="sandbox probes")
 
     async def _look(self) -> None:
-        self.results = tuple(climb(await asyncio.gather(*map(self._try, self._names))))
+        self.results = tuple(climb(await self._probe(self._environ, self._terminal())))
         for probe in self.results:
             why = "" if probe.works else f" why={probe.why}"
             log.info("sandbox.probed sandbox=%s works=%s%s", probe.name, probe.works, why)
-
-    async def _try(self, name: str) -> SandboxProbe:
-        try:
-            async with asyncio.timeout(PROBE_SECONDS):
-                with Border():
-                    return await self._probe(name, self._environ, self._terminal())
-        except TimeoutError:
-            why = f"it did not start within {PROBE_SECONDS:g} s"
-        except Exception as error:  # whatever keeps it from working is what is asked for
-            why = one_line(describe(error), 200)
-        return SandboxProbe(name=name, boundary=Boundary.NONE, works=False, why=why)
 
     async def close(self) -> None:
         if self._looking is not None:

@@ -21,6 +21,8 @@ BACKENDS = "hermes.backends"
 """The group of entry points that backends are installed in."""
 LOCAL = "local"
 """The backend that is the gateway's machine itself."""
+OUTPUT_FOLDER = "cache/output"
+"""Where that one keeps long outputs, below an agent's home."""
 
 
 AskPassword = Callable[[int], Awaitable[str]]

@@ -14,7 +14,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hermes.domain.errors import UserError
-from hermes.domain.ports.world import BackendRequest, Command, CommandResult, ProcessView, World
+from hermes.domain.ports.world import (
+    OUTPUT_FOLDER,
+    BackendRequest,
+    Command,
+    CommandResult,
+    ProcessView,
+    World,
+)
 from hermes.execution.commands.fork_server import ForkServer, ForkTransport, launch_here
 from hermes.execution.commands.processes import ProcessTable
 from hermes.execution.commands.shell_commands import ShellCommands
@@ -25,7 +32,6 @@ from hermes.execution.local.files import LocalFiles
 _SHELL = "bash"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OUTPUT_DAYS = 7
-OUTPUT_FOLDER = "cache/output"
 _SHELLS_FOLDER = "cache/shells"
 
 

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from hermes.domain.late_pattern import late_pattern
 from hermes.state.redaction.runs import Span, runs
 
 LONGEST = 20_000
@@ -134,9 +135,9 @@ def _shape(start: str) -> re.Pattern[str]:
     return re.compile(_SHAPES[start])
 
 
-_LEAD = re.compile(r"(?<=\\)(?:[nrtbf]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})|(?<=[\[;])[0-9]{0,3}m")
+_LEAD = late_pattern(r"(?<=\\)(?:[nrtbf]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})|(?<=[\[;])[0-9]{0,3}m")
 """What a word begins with that is no part of it: the letter of an escape in JSON, or of a colour."""
-_REST = re.compile(r"[\w+/=-]{0,2000}")
+_REST = late_pattern(r"[\w+/=-]{0,2000}")
 
 
 def _vendor_spans(text: str, data: bytes) -> Iterator[Span]:
@@ -159,58 +160,58 @@ def _is_mixed(body: str) -> bool:
 # --- names and their values ----------------------------------------------------------------------
 
 _NAMES = {
-    b"secret": re.compile("(?i)secret"),
-    b"token": re.compile("(?i)token"),
-    b"pass": re.compile("(?i)pass(?:word|wd|phrase|code)?"),
-    b"pwd": re.compile("(?i)pwd"),
-    b"key": re.compile("(?i)key"),
-    b"credential": re.compile("(?i)credential"),
+    b"secret": late_pattern("(?i)secret"),
+    b"token": late_pattern("(?i)token"),
+    b"pass": late_pattern("(?i)pass(?:word|wd|phrase|code)?"),
+    b"pwd": late_pattern("(?i)pwd"),
+    b"key": late_pattern("(?i)key"),
+    b"credential": late_pattern("(?i)credential"),
 }
-_BEFORE = re.compile(r"[A-Za-z0-9_.-]{0,40}\Z")
-_ASSIGNED = re.compile(
+_BEFORE = late_pattern(r"[A-Za-z0-9_.-]{0,40}\Z")
+_ASSIGNED = late_pattern(
     r"""(?P<tail>[A-Za-z0-9_.-]{0,30})(?:\\{0,3}["'])?\]?"""
     r"""(?P<sign>[ \t]{0,4}(?::=|=>|=(?!=)|:(?!:))[ \t]{0,4}|>|[ \t](?:is[ \t])?)"""
 )
-_VALUE = re.compile(
+_VALUE = late_pattern(
     r"""\\{0,3}["'](?P<quoted>[^"'\\\n)\],;.][^"'\\\n]{5,511})"""
     rf"""|(?P<bare>[^\s"'`\\,;&<>(){{}}\[\]|*${UNSPACED}][^\s"'`\\,;&<>(){{}}\[\]|{UNSPACED}]{{5,511}})"""
 )
 _MOST_INSIDE = 8
 """So many names are tried inside what was the value of one before: `key=key=key=…` is read once."""
-_PLAIN_PASS = re.compile(
+_PLAIN_PASS = late_pattern(
     r"""(?i)(?:^|[_.]|^--?|(?:db|user|auth|smtp|imap|ftp|http|proxy|admin|root|mysql|pg|redis|sudo|key|store)-)$"""
 )
-_KEY_NAMES = re.compile(
+_KEY_NAMES = late_pattern(
     r"""(?i)(?:api|access|secret|private|sign|signing|encrypt|encryption|master|auth|service|account|client|app
     |application|deploy|ssh|storage|shared|subscription|admin|server|webhook|license|project|team|user)[_.-]?$""",
     re.VERBOSE,
 )
-_HARMLESS = re.compile(
+_HARMLESS = late_pattern(
     r"""(?i)(?:public|primary|foreign|sort|cache|partition|page|next|continuation|sync|unique|group|idempotency
     |session|max|min|num|total|input|output|prompt|completion|hot|short|host|row|dedupe|map|search|object)
     [_.-]?(?:key|token)s?$""",
     re.VERBOSE,
 )
-_TAIL = re.compile(
+_TAIL = late_pattern(
     r"""(?i)s?(?:[_.-]?(?:\d{1,3}|value|string|b64|base64|hex|prod|production|dev|test|staging|live|main|default
     |old|new|primary|secondary|backup|raw))?""",
     re.VERBOSE,
 )
-_NO_SECRET = re.compile(
+_NO_SECRET = late_pattern(
     r"""(?i)(?:id|name|path|file|url|uri|count|limit|ttl|type|size|len|length|expir\w{0,8}|env|dir|at|algorithm
     |arn|hash|format|version|prefix|policy|field|header|used|usage|budget|per\w{0,8})s?$""",
     re.VERBOSE,
 )
-_WORDLIKE = re.compile(r"[A-Z]?[a-z]{0,40}(?:[A-Z][a-z]{1,40}){0,12}\d{0,2}|[A-Z]{1,40}\d{0,2}")
-_PATHLIKE = re.compile(
+_WORDLIKE = late_pattern(r"[A-Z]?[a-z]{0,40}(?:[A-Z][a-z]{1,40}){0,12}\d{0,2}|[A-Z]{1,40}\d{0,2}")
+_PATHLIKE = late_pattern(
     r"(?:[~.]{0,2}|[A-Za-z]:|[\w.@-]{1,40})(?:[/\\][\w.@%: -]{1,80}){1,40}[/\\]?|https?://.*|[\w-]{1,80}\.[a-z]{1,5}"
 )
-_RANDOM_PART = re.compile(r"(?=[^/]{0,80}\d)(?=[^/]{0,80}[A-Z])(?=[^/]{0,80}[a-z])[^/]{10,}")
-_CODE = re.compile(
+_RANDOM_PART = late_pattern(r"(?=[^/]{0,80}\d)(?=[^/]{0,80}[A-Z])(?=[^/]{0,80}[a-z])[^/]{10,}")
+_CODE = late_pattern(
     r"[a-z_]\w{0,60}(?:\.\w{1,60}){1,8}|[a-z]\w{0,60}_\w{1,60}|[a-z]{2,40}(?:[A-Z][a-z]{1,40}){1,8}\d{0,2}"
 )
-_VERSION = re.compile(r"v?\d{1,6}(?:\.\w{1,8}){1,4}(?:[-+][\w.]{1,20})?")
-_SMALL_NUMBER = re.compile(r"v?\d{1,4}")
+_VERSION = late_pattern(r"v?\d{1,6}(?:\.\w{1,8}){1,4}(?:[-+][\w.]{1,20})?")
+_SMALL_NUMBER = late_pattern(r"v?\d{1,4}")
 _COMMON = frozenset(
     re.findall(
         r"\w+",
@@ -305,28 +306,28 @@ def entropy(text: str) -> float:
 
 # --- headers, addresses, private keys ------------------------------------------------------------
 
-_HEADER = re.compile(
+_HEADER = late_pattern(
     r"""(?i)authorization(?:\\{0,3}["'])?[ \t]{0,3}[:=][ \t]{0,3}(?:\\{0,3}["'])?"""
     r"""(?:[A-Za-z][A-Za-z0-9-]{1,20}[ \t]{1,3})?([^\s"'\\<>{}$*()&]{8,4096})"""
 )
-_BEARER = re.compile(r"(?i)(?:bearer|basic)[ \t]{1,3}([A-Za-z0-9_.+/=~-]{16,4096})")
-_ENCODED = re.compile(r"[0-9=+/_-]")
-_COOKIE = re.compile(r"""(?i)cookie(?:\\{0,3}["'])?[ \t]{0,3}:[^\n]{0,4096}""")
-_COOKIE_VALUE = re.compile(r"""=([A-Za-z0-9_.+/%~-]{16,2048})""")
-_ADDRESS = re.compile(
+_BEARER = late_pattern(r"(?i)(?:bearer|basic)[ \t]{1,3}([A-Za-z0-9_.+/=~-]{16,4096})")
+_ENCODED = late_pattern(r"[0-9=+/_-]")
+_COOKIE = late_pattern(r"""(?i)cookie(?:\\{0,3}["'])?[ \t]{0,3}:[^\n]{0,4096}""")
+_COOKIE_VALUE = late_pattern(r"""=([A-Za-z0-9_.+/%~-]{16,2048})""")
+_ADDRESS = late_pattern(
     r"""://(?:[^\s/@:"'<>]{0,128}:([^\s/@"'<>]{1,512})@"""
     r"""|hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/_-]{20,200})"""
     r"""|(?:[a-z]{2,8}\.)?discord(?:app)?\.com/api/webhooks/[0-9]{10,25}/([\w-]{40,120}))"""
 )
-_PORT = re.compile(r"\d{1,5}[?#]")
+_PORT = late_pattern(r"\d{1,5}[?#]")
 """No password: what follows the host is its port, and then a question."""
-_SIGNED = re.compile(r"(?i)sig(?:nature)?=([A-Za-z0-9%+/=_-]{20,512})")
-_PEM = re.compile(
+_SIGNED = late_pattern(r"(?i)sig(?:nature)?=([A-Za-z0-9%+/=_-]{20,512})")
+_PEM = late_pattern(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     r"((?:[\sA-Za-z0-9+/=\\:,.]|-(?!----))"
     r"{1,20000})"
 )
-_ATLAS = re.compile(r"\.atlasv1\.([\w-]{40,200})")
+_ATLAS = late_pattern(r"\.atlasv1\.([\w-]{40,200})")
 _AROUND = (
     (b"authorization", _HEADER),
     (b"bearer ", _BEARER),
@@ -345,7 +346,7 @@ def _other_spans(text: str, lower: bytes) -> Iterator[Span]:
         while at >= 0:
             match, end = pattern.match(text, at), at + len(sign)
             if match is not None and match.lastindex and not _is_example(match[match.lastindex]):
-                if _is_credential(text, match):
+                if _is_credential(text, pattern, match):
                     yield match.span(match.lastindex)
                 end = match.end()  # what is no secret as a whole has none in it either
             at = lower.find(sign, end)
@@ -358,14 +359,14 @@ def _other_spans(text: str, lower: bytes) -> Iterator[Span]:
         at = lower.find(b"cookie", line.end() if line else at + 6)
 
 
-def _is_credential(text: str, match: re.Match[str]) -> bool:
+def _is_credential(text: str, pattern: re.Pattern[str], match: re.Match[str]) -> bool:
     value = match[match.lastindex or 0]
-    if match.re is _HEADER or match.re is _BEARER:
-        return _ENCODED.search(value) is not None and not (match.re is _BEARER and is_words(value))
-    if match.re is _SIGNED:
+    if pattern is _HEADER or pattern is _BEARER:
+        return _ENCODED.search(value) is not None and not (pattern is _BEARER and is_words(value))
+    if pattern is _SIGNED:
         before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
         return before in tuple("?&;-") and after != "(" and not is_words(value)
-    if match.re is _ADDRESS and match.lastindex == 1:
+    if pattern is _ADDRESS and match.lastindex == 1:
         return _PORT.match(value) is None and not text.startswith("@sha256", match.end(1))
     return True
 
@@ -380,7 +381,7 @@ def pattern_spans(text: str) -> list[Span]:
     return [*_vendor_spans(text, data), *_named_spans(text, lower), *_other_spans(text, lower)]
 
 
-_GOES_ON = re.compile(
+_GOES_ON = late_pattern(
     rf"""(?:(?i:secret|token|pass(?:word|wd|phrase|code)?|pwd|key|credential)[\w.-]{{0,30}}["'\\\]]{{0,5}}
     [ \t]{{0,4}}(?::=|=>|=|:|>|is[ ])[ \t]{{0,4}}
     (?:["'\\]{{0,4}}(?P<a>[^\s"'{UNSPACED}]{{1,512}})|["'](?P<b>[^"'\n{UNSPACED}]{{1,512}}))
@@ -389,7 +390,7 @@ _GOES_ON = re.compile(
     |://(?P<d>[^\s/@"'{UNSPACED}]{{1,640}}))\Z""",
     re.VERBOSE,
 )
-_LAST_BREAK = re.compile(r"""[^!#-&*+./0-9:=?@A-Z\\^_a-z|~-]""")
+_LAST_BREAK = late_pattern(r"""[^!#-&*+./0-9:=?@A-Z\\^_a-z|~-]""")
 
 
 def may_go_on(text: str) -> int:

@@ -8,7 +8,6 @@ separators of hexadecimal) is taken out of the text before it is read, and allow
 
 from __future__ import annotations
 
-import html
 import json
 import re
 import sys
@@ -33,6 +32,8 @@ _BLANKS = b" \t\r\n\v\f"
 _ONE_ALPHABET = bytes.maketrans(b"-_", b"+/")
 _ONE_CASE = bytes.maketrans(b"ABCDEF", b"abcdef")
 _AS_HEX = bytes(97 if sign in b"0123456789abcdef" else 32 for sign in range(256))
+_MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_QUOTED_MARKUP = _MARKUP | str.maketrans({'"': "&quot;", "'": "&#x27;"})
 _DROPPED = re.compile(r"[^\x00-\x08\x0e-\x1f!-\x7f]")
 """Blanks, and what is not ASCII; the other way round, for a class of a million signs is slow to make."""
 _DROPPED_OF_HEX = re.compile(r"0x|[^\x00-\x08\x0e-\x1f!-+\--9;-\[\]-wy-\x7f]")
@@ -249,7 +250,7 @@ def _spellings(value: str) -> set[str]:
         value, addressed, quote(encoded), quote_plus(encoded), _lower_hex(addressed),
         written, written.replace("/", "\\/"), json.dumps(value, ensure_ascii=False)[1:-1],
         "".join(f"\\u{ord(sign):04x}" if sign in "<>&'" else sign for sign in written),
-        html.escape(value), html.escape(value, quote=False), repr(value)[1:-1],
+        value.translate(_QUOTED_MARKUP), value.translate(_MARKUP), repr(value)[1:-1],
     }  # fmt: skip
     if value.isascii() and len(value) >= _CASELESS and any(sign.isdigit() for sign in value):
         spelled |= {value.upper(), value.lower()}

@@ -14,6 +14,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from hermes.domain.late_pattern import late_pattern
+
 
 class Text(Struct, frozen=True, kw_only=True):
     text: str
@@ -118,17 +120,17 @@ class Document:
 
 
 # A text without any of these is a few paragraphs of plain lines, and no parser is needed to see that.
-_MARKUP = re.compile(r"[\\`*_\[&<>~#|\t]|^ *(?:[-+=]|\d+[.)])|^ {4}|  $", re.MULTILINE)
-INLINE_MARKUP = re.compile(r"[\\`*_\[&<~]|  $", re.MULTILINE)
+_MARKUP = late_pattern(r"[\\`*_\[&<>~#|\t]|^ *(?:[-+=]|\d+[.)])|^ {4}|  $", re.MULTILINE)
+INLINE_MARKUP = late_pattern(r"[\\`*_\[&<~]|  $", re.MULTILINE)
 # Characters that some renderers take for a line end or for nothing at all.
-_ODD_BLANKS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1f\x85\u2028\u2029]")
-_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
-_LINKABLE = re.compile(r"(?:(?:https?|ftp|tg)://|(?:mailto|tel|sms|geo|xmpp|matrix):)\S", re.IGNORECASE)
-_URL_UNSAFE = re.compile(r"[\s<>\"\\`|{}^\x00-\x1f\x7f\ud800-\udfff]")
-_LANG = re.compile(r"[\w+#./-]{1,30}")
+_ODD_BLANKS = late_pattern("\r\n?|[\x0b\x0c\x1c-\x1f\x85\u2028\u2029]")
+_BLANK_LINES = late_pattern(r"\n(?:[^\S\n]*\n)+")
+_LINKABLE = late_pattern(r"(?:(?:https?|ftp|tg)://|(?:mailto|tel|sms|geo|xmpp|matrix):)\S", re.IGNORECASE)
+_URL_UNSAFE = late_pattern(r"[\s<>\"\\`|{}^\x00-\x1f\x7f\ud800-\udfff]")
+_LANG = late_pattern(r"[\w+#./-]{1,30}")
 
 
-_MEANINGFUL = re.compile(r"[\\`*_\[\]&<>~#|]|^[-+=]|(?<=\d)[.)]", re.MULTILINE)
+_MEANINGFUL = late_pattern(r"[\\`*_\[\]&<>~#|]|^[-+=]|(?<=\d)[.)]", re.MULTILINE)
 
 
 def literal(text: str) -> str:
