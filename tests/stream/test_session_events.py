@@ -86,10 +86,11 @@ def test_a_tool_that_fails_and_one_that_is_nobodys_business() -> None:
         "tool.failed",
         "error",
         "assistant.completed",
-        "run.completed",
+        "run.failed",
         "done",
     ]
     assert told[1][1]["delta"] == "half"
     assert told[2][1]["duration"] == 3.0
     assert told[3][1]["message"] == "It broke."
     assert told[4][1]["completed"] is False
+    assert (told[5][1]["completed"], told[5][1]["error"]) == (False, "It broke.")

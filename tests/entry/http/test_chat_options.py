@@ -39,7 +39,7 @@ async def test_what_reaches_the_model(tmp_path: Path) -> None:
         tmp_path / "home",
         response_format=PET,
         stop="END",
-        max_tokens=50,
+        max_tokens=40,
         max_completion_tokens=40,
         temperature=0,
         top_p=0.5,
@@ -178,3 +178,92 @@ async def test_an_option_of_the_stream_may_be_null(tmp_path: Path) -> None:
     async with ApiWorld(home=tmp_path, provider=ScriptedModel([say("fine")])) as api:
         heard = await api.post(CHAT, words("hi", stream=True, stream_options={"include_usage": None}))
         assert heard.status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param", "code", "says"),
+    [
+        (CHAT, {}, "messages", "missing_required_parameter", "The request lacks “messages”."),
+        ("/v1/responses", {}, "input", "missing_required_parameter", "The request lacks “input”."),
+        ("/v1/runs", {}, "input", "missing_required_parameter", "The request lacks “input”."),
+        (
+            CHAT,
+            {"messages": [{"content": "x"}]},
+            "messages[0].role",
+            "missing_required_parameter",
+            "The request lacks “role” at “messages[0]”.",
+        ),
+        (
+            "/v1/responses",
+            {"input": "x", "text": {"format": {"type": "json_schema", "name": 3}}},
+            "text.format.name",
+            "invalid_request",
+            "text.format is not right at “name”: Expected `str`, got `int`.",
+        ),
+        (
+            CHAT,
+            words("x", stream_options={"include_usage": True}),
+            "stream_options",
+            "invalid_request",
+            "stream_options is for a stream: send stream: true too.",
+        ),
+        (
+            CHAT,
+            words("x", stream=True, stream_options={"usage": True}),
+            "stream_options.usage",
+            "unsupported_parameter",
+            "The request has “usage” at “stream_options”, which is not supported here: leave it out.",
+        ),
+        (
+            CHAT,
+            words("x", max_tokens=5, max_completion_tokens=7),
+            "max_tokens",
+            "invalid_request",
+            "max_tokens and max_completion_tokens say different things: leave max_tokens out.",
+        ),
+        (
+            CHAT,
+            {"messages": [{"role": "user", "content": "x", "name": "[Ann] x"}]},
+            "messages[0].name",
+            "invalid_request",
+            "A name is 1 to 64 characters without spaces, brackets and slashes.",
+        ),
+    ],
+)
+async def test_what_is_wrong_is_named_once_and_exactly(
+    tmp_path: Path, path: str, body: dict[str, object], param: str, code: str, says: str
+) -> None:
+    async with ApiWorld(home=tmp_path / "home", tools=()) as api:
+        heard = await api.post(path, body)
+        facts = heard.json["error"]
+        assert (heard.status, facts["param"], facts["code"], facts["message"]) == (400, param, code, says)
+
+
+async def test_the_model_is_told_who_of_several_people_speaks(tmp_path: Path) -> None:
+    model = ScriptedModel([say("Hello both.")])
+    async with ApiWorld(home=tmp_path / "home", provider=model, tools=()) as api:
+        messages = [
+            {"role": "user", "content": "I am tall", "name": "ann"},
+            {"role": "assistant", "content": "Noted.", "name": "helper"},
+            {"role": "user", "content": "and I am small", "name": "bob"},
+        ]
+        assert (await api.post(CHAT, {"messages": messages})).status == 200
+    request = model.requests[0]
+    assert [message.text for message in request.history] == ["[ann] I am tall", "Noted."]
+    assert request.entries[-1].record.text == "[bob] and I am small"
+
+
+HALF = rb"a\ud83d, b\uDE00 c\ud83d\ude00 d\\ud83d"
+"""Two halves, a whole one, and a backslash with letters behind it."""
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/responses"])
+async def test_half_a_character_does_not_cost_the_request(tmp_path: Path, path: str) -> None:
+    """JavaScript cuts texts in the middle of an emoji and writes the half as an escape."""
+    model = ScriptedModel([say("ok")])
+    async with ApiWorld(home=tmp_path / "home", provider=model, tools=()) as api:
+        body = b'{"messages":[{"role":"user","content":"%s"}]}' if path == CHAT else b'{"input":"%s"}'
+        kind = {"Content-Type": "application/json"}
+        async with api.http.post(api.address + path, data=body % HALF, headers=kind) as heard:
+            assert heard.status == 200, await heard.text()
+    assert model.requests[0].entries[-1].record.text == "a\ufffd, b\ufffd c😀 d\\ud83d"

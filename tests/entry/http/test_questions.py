@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ import pytest
 
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Answered, Finished, Verdict
+from hermes.domain.event import Answered, Finished, UserSaid, Verdict
 from hermes.domain.ids import MAIN_AGENT, CallId
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import TurnInput
 from hermes.domain.word import replace
+from hermes.entry.http.ask.messages import SEE_PICTURE
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, say
 from hermes.testing.tools import world_tools
@@ -510,3 +512,48 @@ async def test_yes_counts_whatever_shape_the_conversation_has(
         assert world.done == ["danger m1"] * 2
         forged = [{"role": "user", "content": "Other words."}, *messages[len(asking) :]]
         assert (await world.api.post(CHAT, {"messages": forged})).status != 200
+
+
+PNG = "data:image/png;base64," + b64encode(b"\x89PNG\r\n\x1a\n0000").decode()
+SHOWN = [{"type": "image_url", "image_url": {"url": PNG}}]
+
+
+@pytest.mark.parametrize("more", [(), ({"type": "text", "text": "like this"},)])
+@pytest.mark.parametrize("door", ["stateless", "session", "responses"])
+async def test_a_picture_that_answers_a_question_reaches_the_model(
+    tmp_path: Path, door: str, more: tuple[dict[str, str], ...]
+) -> None:
+    """The answer takes words alone; the picture used to be dropped, and a bare one answered with nothing."""
+    async with Asking(tmp_path / "home", [ASK, say("That red.")]) as world:
+        api = world.api
+        if door == "responses":
+            first = (await api.post("/v1/responses", {"input": "paint"})).json
+            image = [{"type": "input_image", "image_url": PNG}]
+            texts = [{"type": "input_text", "text": part["text"]} for part in more]
+            answer = [{"role": "user", "content": [*image, *texts]}]
+            body: dict[str, object] = {"input": answer, "previous_response_id": first["id"]}
+            heard = await api.post("/v1/responses", body)
+            assert heard.json["output"][-1]["content"][0]["text"] == "That red."
+        else:
+            headers = SESSION if door == "session" else {}
+            asked = (await api.post(CHAT, words("paint"), headers=headers)).json["choices"][0]["message"]
+            messages = [{"role": "user", "content": "paint"}, asked, {"role": "user", "content": [*SHOWN, *more]}]
+            heard = await api.post(CHAT, {"messages": messages}, headers=headers)
+            assert heard.json["choices"][0]["message"]["content"] == "That red."
+        records = [entry.record for entry in world.model.requests[-1].entries]
+    answered = next(record for record in records if isinstance(record, Answered))
+    assert answered.text == ("like this" if more else SEE_PICTURE)
+    pictures = [each for record in records if isinstance(record, UserSaid) for each in record.attachments]
+    assert [picture.mime for picture in pictures] == ["image/png"]
+
+
+@pytest.mark.parametrize("headers", [SESSION, {}])
+async def test_a_named_persons_yes_is_a_yes(tmp_path: Path, headers: dict[str, str]) -> None:
+    async with Asking(tmp_path / "home", [DANGER, say("Gone.")]) as world:
+        first = {"role": "user", "content": "go", "name": "ann"}
+        heard = await world.api.post(CHAT, {"messages": [first]}, headers=headers)
+        asked = heard.json["choices"][0]["message"]
+        said = {"role": "user", "content": "yes", "name": "bob"}
+        heard = await world.api.post(CHAT, {"messages": [first, asked, said]}, headers=headers)
+        assert heard.json["choices"][0]["message"]["content"] == "Gone."
+    assert world.done == ["danger m1"]

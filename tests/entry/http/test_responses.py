@@ -282,7 +282,7 @@ async def test_only_the_last_hundred_of_a_long_past_are_told_if_so_wished(
         ({"input": []}, 400, "input"),
         ({"input": " "}, 400, "input"),
         ({"input": 5}, 400, "input"),
-        ({}, 400, None),
+        ({}, 400, "input"),
         ({"input": [{"role": "assistant", "content": "hi"}]}, 400, "input"),
         ({"input": [{"role": "king", "content": "hi"}]}, 400, "input[0].role"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, 404, "input[0].id"),

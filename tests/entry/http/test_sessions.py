@@ -283,7 +283,7 @@ async def test_a_stream_whose_turn_is_stopped_ends_whole(tmp_path: Path, world: 
             if names.count("assistant.delta") == 1 and event.name == "assistant.delta":
                 run = json.loads(event.data)["run_id"]
                 await api.post(f"/v1/runs/{run}/stop")
-        assert names[-3:] == ["assistant.completed", "run.completed", "done"]
+        assert names[-3:] == ["assistant.completed", "run.cancelled", "done"]
 
 
 @pytest.mark.parametrize("body", [{}, {"message": ""}, {"message": []}, {"message": [{"type": "file"}]}])

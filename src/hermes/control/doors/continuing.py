@@ -264,6 +264,8 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
     heard: str = ""
     pictured: Collection[QuestionId] = ()
     """Results that bring pictures, which a waiting call does not take."""
+    shown: TurnInput | None = None
+    """Pictures that come with words that answer; they join the turn."""
 
     def with_results(self, tx: Tx, results: ToolResults) -> SubmittedTurn | None:
         """Give the results of a client's own tools; None if nothing waits for any of them."""
@@ -305,7 +307,7 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
         if not is_printed(printed, question, tx.journal.of_turn(turn.id)):
             return None
         given = as_answer(storable(text), [question], self.source.person, replies_to={question.id})
-        return None if given is None else self._continue(tx, turn, [given])
+        return None if given is None else self._continue(tx, turn, [given], self.shown)
 
     def with_words(self, tx: Tx, session: SessionId, text: str) -> SubmittedTurn | None:
         """Take words as the answer to what their session waits for; None if it waits for nothing."""
@@ -319,15 +321,18 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
         given = as_answer(storable(text), questions, self.source.person)
         if given is None:
             raise AnswerExpected(waiting[0], may_say=len(waiting) == len(questions) == 1)
-        return self._continue(tx, mine[given.question], [given])
+        return self._continue(tx, mine[given.question], [given], self.shown)
 
     def _my_turn(self, tx: Tx, question: Question) -> Turn | None:
         turn = tx.turns.get(question.turn)
         return turn if turn is not None and self.mine(turn.source) else None
 
-    def _continue(self, tx: Tx, turn: Turn, answers: Sequence[Answer]) -> SubmittedTurn | None:
+    def _continue(
+        self, tx: Tx, turn: Turn, answers: Sequence[Answer], shown: TurnInput | None = None
+    ) -> SubmittedTurn | None:
         if not _answer_all(tx, turn, answers, self.now):
             return None
+        _add_words(tx, turn, shown, self.now)
         take_options(tx, turn, self.options, self.heard)
         waiting = {question.id for question in tx.questions.of_turn(turn.id) if question.open}
         entries = tx.journal.of_turn(turn.id)

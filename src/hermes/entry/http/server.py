@@ -40,6 +40,11 @@ _PROFILE = "profile_of_path"
 _IDENT = web.RequestKey("ident", str)
 _CLIENT_LEFT = 499
 _TOKEN = re.compile(r"[A-Za-z0-9-]{1,64}")
+_ESCAPES = re.compile(
+    rb"\\(?:u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(?P<half>u[dD][89a-fA-F][\da-fA-F]{2})|.)",
+    re.DOTALL,
+)
+"""JavaScript writes half a character, as a text that was cut in the middle of an emoji ends with, like this."""
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -214,7 +219,10 @@ async def _read_json(request: web.Request, limit: int, seconds: float) -> bytes:
         raise errors.ApiError(
             415, "unsupported_content_type", "The body must be JSON (Content-Type: application/json)."
         )
-    return await read_body(request, limit, seconds)
+    content = await read_body(request, limit, seconds)
+    if rb"\ud" not in content and rb"\uD" not in content:
+        return content
+    return _ESCAPES.sub(lambda escape: rb"\ufffd" if escape["half"] else escape[0], content)
 
 
 def _decode(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:

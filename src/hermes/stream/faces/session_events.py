@@ -75,16 +75,15 @@ class SessionEvents(Steps[bytes]):
 
     def _ended(self, end: TurnEnd) -> bytes:
         self.ended = True
-        extra: dict[str, str] = {}
-        written = b""
+        name, extra, written = "run.completed", {}, b""
         match end:
             case Finished(note=note):
                 extra = {"note": note} if note else {}
             case Failed():
-                facts = failure_facts(end, detailed=self._detailed)
-                written = self._event("error", message=facts.message)
+                name, extra = "run.failed", {"error": failure_facts(end, detailed=self._detailed).message}
+                written = self._event("error", message=extra["error"])
             case Stopped(reason=reason):
-                extra = {"reason": reason} if reason else {}
+                name, extra = "run.cancelled", {"reason": reason} if reason else {}
         completed, text = isinstance(end, Finished), answer_text(self._entries, footer=False)
         written += self._event(
             "assistant.completed",
@@ -96,5 +95,5 @@ class SessionEvents(Steps[bytes]):
         )
         usage = usage_named(self._replies, "input_tokens", "output_tokens")
         messages = as_messages(self._entries)
-        written += self._event("run.completed", completed=completed, messages=messages, usage=usage, **extra)
+        written += self._event(name, completed=completed, messages=messages, usage=usage, **extra)
         return written + self._event("done")

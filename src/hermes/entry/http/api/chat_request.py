@@ -30,10 +30,12 @@ _Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 _Tokens = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class StreamOptions(msgspec.Struct, kw_only=True):
-    """`include_usage`: the usage comes as a chunk of its own, before the end."""
+class StreamOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """`include_usage`: the usage comes as a chunk of its own, before the end. Nothing is ever added to a
+    stream to obscure its lengths."""
 
     include_usage: bool | None = None
+    include_obfuscation: Literal[False] | None = None
 
 
 class ResponseFormat(msgspec.Struct, kw_only=True):
@@ -103,15 +105,20 @@ def read_conversation(body: ChatRequest) -> ConversationInput:
         given = getattr(body, name)
         if given is not None and given not in usual:
             raise bad_request(why, param=name, code="unsupported_parameter")
+    if body.stream_options is not None and not body.stream:
+        raise bad_request("stream_options is for a stream: send stream: true too.", param="stream_options")
+    limits = {most for most in (body.max_tokens, body.max_completion_tokens) if most is not None}
+    if len(limits) > 1:
+        why = "max_tokens and max_completion_tokens say different things: leave max_tokens out."
+        raise bad_request(why, param="max_tokens")
     chosen = read_choice(body.tool_choice, read_tools(body.tools))
     form = body.response_format
-    limits = [most for most in (body.max_tokens, body.max_completion_tokens) if most is not None]
     options = as_options(
         body,
         chosen.must_call,
         json=form and read_form(form.type, form.json_schema, param="response_format"),
         stop=read_stop(body.stop),
-        max_tokens=min(limits, default=None),
+        max_tokens=next(iter(limits), None),
         seed=body.seed,
         presence_penalty=body.presence_penalty,
         frequency_penalty=body.frequency_penalty,

@@ -17,19 +17,22 @@ from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ids import AgentId, CallId, QuestionId, question_of_call
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.tool import ToolCall
-from hermes.domain.turn import ClientTool, EarlierMessage, Speaker
+from hermes.domain.turn import ClientTool, EarlierMessage, Speaker, TurnInput
 from hermes.domain.word import replace
 from hermes.entry.http.site.endpoint import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.stream.faces.responses.shape import FunctionTool
-from hermes.stream.fold.questions import printed_question
+from hermes.stream.fold.questions import printed_question, read_word
 
 MOST_ITEMS = 1_000
 GO_ON = "[Go on exactly where your last message stops. Do not repeat anything, and do not comment on this.]"
+SEE_PICTURE = "(The answer is the picture that comes with it.)"
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 _IMAGE_PARTS = ("image_url", "input_image")
 MOST_TOOLS = 128
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SAYS = re.compile(r"\A\[[^\s\[\]]{1,64}\] ")
+_SPEAKER = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069<>|\[\]\\/]{1,64}")
 MOST_BYTES = 5_000_000
 _DATA = re.compile(r"data:(image/[a-z0-9.+-]{1,40})((?:;[a-z0-9=_-]{1,40})*);base64,", re.IGNORECASE)
 _LARGE = 100_000
@@ -103,6 +106,18 @@ class ConversationInput(Struct, frozen=True, kw_only=True):
         if self.results:
             return self.history
         return (*self.history, EarlierMessage(by=Speaker.USER, text=self.text, attachments=self.images))
+
+    @property
+    def reply(self) -> str:
+        """What is said to a question: a word that answers counts without the name of who says it."""
+        word = _SAYS.sub("", self.text, count=1)
+        said = self.text if read_word(word) is None else word
+        return said or (SEE_PICTURE if self.images else "")
+
+    @property
+    def shown(self) -> TurnInput | None:
+        """The pictures that come with an answer, which takes words alone: they join the turn."""
+        return TurnInput(attachments=self.images) if self.images else None
 
     @property
     def answers(self) -> QuestionId | None:
@@ -241,6 +256,7 @@ def read_message(
         case "user" if message.content is None:
             raise bad_request("A message of the user needs its content.", param=f"{at}.content")
         case "user":
+            text = f"{_named(message.name, at)}{text}"
             history.append(EarlierMessage(by=Speaker.USER, text=text, attachments=images))
         case "assistant":
             calls = tuple(
@@ -258,6 +274,16 @@ def read_message(
             history.append(EarlierMessage(by=Speaker.TOOL, text=text, call=call, attachments=images))
         case other:
             raise bad_request(f"“{other[:40]}” is not a role.", param=f"{at}.role")
+
+
+def _named(name: str | None, at: str) -> str:
+    """Who of several people speaks, as the words of chats with several people say it."""
+    if name is None:
+        return ""
+    if not _SPEAKER.fullmatch(name):
+        why = "A name is 1 to 64 characters without spaces, brackets and slashes."
+        raise bad_request(why, param=f"{at}.name")
+    return f"[{name}] "
 
 
 def read_parts(content: str | Sequence[ContentPart] | None, at: str) -> tuple[str, tuple[Attachment, ...]]:

@@ -216,7 +216,7 @@ async def answer_turn(
     printed = conversation.last_words
     bringing = _continuing(call, place, request, conversation)
     continued = await go_on(
-        call, choice.agent, lambda tx: bringing.with_reply(tx, asked, printed, conversation.text, before)
+        call, choice.agent, lambda tx: bringing.with_reply(tx, asked, printed, conversation.reply, before)
     )
     return None if continued is None else _hanging(call, place, continued)
 
@@ -254,6 +254,7 @@ def _continuing(
         options=conversation.options,
         heard=messages_digest(conversation.messages) if place.own else "",
         pictured=conversation.pictured,
+        shown=conversation.shown,
     )
 
 
@@ -370,10 +371,10 @@ async def _submit(
     if conversation.continues and not place.own:
         raise bad_request("In a session, the last message must be the user's.", param="messages")
     waits = options.answers and not place.own
-    answer = _continuing(call, place, request, conversation).with_words if waits else None
     conversation = await keep_pictures(
         call, choice.agent, conversation if place.own else conversation.in_session
     )
+    bringing, reply = _continuing(call, place, request, conversation), conversation.reply
     guidance = Guidance(
         instructions=conversation.instructions,
         history=conversation.history,
@@ -395,7 +396,7 @@ async def _submit(
         place=place,
         ephemeral=hangs,
         request=request,
-        answer=answer,
+        answer=(lambda tx, session, _: bringing.with_words(tx, session, reply)) if waits else None,
         at_once=not options.lasting,
     )
 

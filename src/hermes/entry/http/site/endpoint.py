@@ -40,7 +40,7 @@ from hermes.entry.terminal.usage import GatewayUse
 PLATFORM = "api_server"
 LONGEST_NAME = 256
 _UNFIT = re.compile(r"[\x00-\x1f\x7f/\\]|\.\.")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_FIELD = re.compile(r"Object (?:contains unknown|(?P<lacks>missing required)) field `(?P<name>.*)`")
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 Answer = Callable[..., Awaitable[Any]]
@@ -273,14 +273,17 @@ def decode_query(kind: type[T], query: Mapping[str, str]) -> T:
 
 def validation_error(error: msgspec.ValidationError, where: str = "The request") -> ApiError:
     """What a decoder complains of, as a sentence that names the place."""
-    complaint, _, place = str(error).partition(" - at `$")
-    unknown = _UNKNOWN.fullmatch(complaint)
-    if unknown is not None and not place:
-        why = f"{where} has “{unknown[1][:80]}”, which is not supported here: leave it out."
-        return bad_request(why, param=unknown[1], code="unsupported_parameter")
-    param = place.removesuffix("`").removeprefix(".") or None
-    at = f" at “{param}”" if param else ""
-    return bad_request(f"{where} is not right{at}: {complaint}.", param=param)
+    complaint, _, place = str(error).partition(" - at `")
+    place = place.removeprefix("key` in `").removesuffix("`").removeprefix("$").removeprefix(".")
+    at = f" at “{place}”" if place else ""
+    field = _FIELD.fullmatch(complaint)
+    if field is None:
+        return bad_request(f"{where} is not right{at}: {complaint}.", param=place or None)
+    name, param = field["name"], f"{place}.{field['name']}" if place else field["name"]
+    if field["lacks"]:
+        return bad_request(f"{where} lacks “{name[:80]}”{at}.", param=param, code="missing_required_parameter")
+    why = f"{where} has “{name[:80]}”{at}, which is not supported here: leave it out."
+    return bad_request(why, param=param, code="unsupported_parameter")
 
 
 def session_name(text: str) -> SessionId:

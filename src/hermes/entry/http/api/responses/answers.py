@@ -118,8 +118,7 @@ class Continuation(Struct, frozen=True, kw_only=True):
         if not waiting.people:
             return None
         person = waiting.turn.source.person if waiting.turn.source and self._owns(waiting.turn) else None
-        text = storable(self.given.conversation.text)
-        answer = as_answer(text, list(waiting.people), person)
+        answer = as_answer(storable(self.given.conversation.reply), list(waiting.people), person)
         if answer is None:
             raise AnswerExpected(waiting.people[0], may_say=bool(person) and len(waiting.people) == 1)
         return await self._take([answer], follows=False)
@@ -144,7 +143,7 @@ class Continuation(Struct, frozen=True, kw_only=True):
                 return None
             if not is_printed(given.last_words, question, tx.journal.of_turn(turn.id)):
                 return None
-            return as_answer(storable(kept.text), [question], turn.source.person, replies_to={question.id})
+            return as_answer(storable(kept.reply), [question], turn.source.person, replies_to={question.id})
 
         answer = await self.call.gateway.read(self.agent, look)
         return None if answer is None else await self._take([answer], follows=False, heard=heard)
@@ -175,14 +174,13 @@ class Continuation(Struct, frozen=True, kw_only=True):
         return await turns.go_on(self.call, self.agent, taking.unit)
 
     async def _words(self, follows: bool) -> TurnInput | None:
-        """What joins the turn: words that follow results, and pictures among the results, which an answer
-        cannot carry."""
+        """What joins the turn: words that follow results, and pictures, which an answer cannot carry."""
         conversation, results = self.given.conversation, self.given.results
         pictures = tuple(image for result in results for image in result.attachments)
         text = conversation.text if follows else ""
         if pictures:
             text = f"{PICTURES}\n\n{text}".strip()
-        images = (*pictures, *(conversation.images if follows else ()))
+        images = (*pictures, *conversation.images)
         if not text and not images:
             return None
         kept = await keep_pictures(self.call, self.agent, replace(conversation, history=(), images=images))

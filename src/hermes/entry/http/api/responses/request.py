@@ -12,7 +12,7 @@ from hermes.domain.call_options import CallOptions
 from hermes.entry.http.api.responses.inputs import ClientToolSpec, InputItem
 from hermes.entry.http.ask.messages import ChatMessage
 from hermes.entry.http.ask.options import AnswerWishes, JsonSchemaSpec, as_options, read_form
-from hermes.entry.http.site.endpoint import LONGEST_NAME
+from hermes.entry.http.site.endpoint import LONGEST_NAME, validation_error
 from hermes.entry.http.site.errors import bad_request
 from hermes.stream.faces.responses.shape import ConversationName
 
@@ -149,7 +149,9 @@ def read_options(body: ResponseRequest, must_call: tuple[str, ...]) -> CallOptio
         try:
             spec = msgspec.convert(form, JsonSchemaSpec)
         except msgspec.ValidationError as error:
-            raise bad_request(f"text.format is not right: {error}.", param="text.format") from None
+            wrong = validation_error(error, where="text.format")
+            wrong.param = f"text.format.{wrong.param}"
+            raise wrong from None
     return as_options(
         body,
         must_call,
