@@ -29,6 +29,7 @@ from hermes.control.sessions.administration import remove_session
 from hermes.control.sessions.callers import Caller
 from hermes.control.sessions.repeats import SubmittedTurn
 from hermes.control.sessions.submission import Submission, check_size
+from hermes.control.turn.inbound_files import MOST_INLINE
 from hermes.control.turn.passwords import PasswordDesk
 from hermes.control.turn.questions import answer
 from hermes.control.turn.stopping import stop_session, stop_turn
@@ -45,6 +46,7 @@ from hermes.domain.ids import EVERY_AGENT, AgentId, DeliveryId, SessionId, TurnI
 from hermes.domain.message import Attachment, Inbound
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store, Tx
+from hermes.domain.ports.world import Media
 from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
 from hermes.domain.text import storable
@@ -172,11 +174,23 @@ class Gateway(WiredGateway):
         return await route(inbound, parts.live.now, parts.agents, parts.select, maker)
 
     async def keep_media(self, agent: AgentId, data: bytes, mime: str) -> Attachment:
-        """Store a file that a door was given; what this returns can go with a message."""
+        """Store a picture that a door was given; what this returns can go with a message."""
+        return (await (await self._media(agent)).put(data, mime)).attached()
+
+    async def keep_file(self, agent: AgentId, data: bytes, name: str | None) -> Attachment:
+        """As `keep_media`, for any file: what it is its bytes tell, and its turn brings it to where its
+        commands see it."""
+        media, limit = await self._media(agent), self._parts.live.now.gateway.max_inbound_media_bytes
+        item = await media.receive(lambda sink: sink(data), limit=limit)
+        inline = item.mime.startswith("text/") and len(data) <= MOST_INLINE
+        text = storable(data.decode("utf-8", "replace")) if inline else ""
+        return replace(item.attached(name), pending=True, text=text)
+
+    async def _media(self, agent: AgentId) -> Media:
         media = (await self._parts.agents.get(agent)).media
         if media is None:
             raise UserError(f"The agent “{agent}” keeps no files.")
-        return (await media.put(data, mime)).attached()
+        return media
 
     async def submit(self, words: Submission) -> Turn:
         """A turn for a terminal or an API client, in one commit; its feed is open before this returns."""

@@ -8,6 +8,7 @@ import io
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from hermes.agent.models.formats.chat_completions.request import encode_messages
 from hermes.domain.errors import Refused
 from hermes.domain.event import Ending, Finished, Stopped
 from hermes.domain.ids import SessionId
+from hermes.domain.message import MediaKind
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.turn import Speaker, Turn
 from hermes.domain.word import replace
@@ -614,3 +616,58 @@ async def test_a_reply_at_the_end_is_continued(tmp_path: Path) -> None:
     async with ApiWorld(home=tmp_path / "home", provider=ScriptedModel([])) as api:
         refused = await api.post(CHAT, {"messages": messages}, headers={"X-Hermes-Session-Id": "s"})
         assert refused.status == 400 and "session" in refused.json["error"]["message"]
+
+
+def file_part(data: bytes, name: str = "notes.txt", **more: object) -> dict[str, Any]:
+    return {"type": "file", "file": {"file_data": base64.b64encode(data).decode(), "filename": name, **more}}
+
+
+async def test_a_file_inside_a_request_reaches_the_agent(tmp_path: Path) -> None:
+    """Words of a small text, the place of any other; and of one in an earlier message what it was."""
+    model = ScriptedModel([say("read"), say("again")])
+    pdf = b"%PDF-1.7\n\x00\x01"
+    async with ApiWorld(home=tmp_path / "home", provider=model, tools=()) as api:
+        parts = [{"type": "text", "text": "read"}, file_part(b"milk, bread"), file_part(pdf, "a/b.pdf")]
+        first = {"role": "user", "content": parts}
+        heard = await api.post(CHAT, {"messages": [first]})
+        assert heard.status == 200, heard.data
+        text, paper = model.requests[0].entries[-1].record.attachments
+        assert (text.kind, text.name, text.text) == (MediaKind.FILE, "notes.txt", "milk, bread")
+        assert (paper.name, paper.mime, paper.problem) == ("b.pdf", "application/pdf", None)
+        assert await asyncio.to_thread(Path(paper.path or "").read_bytes) == pdf
+        answer = heard.json["choices"][0]["message"]
+        body = {"messages": [first, answer, {"role": "user", "content": "and now?"}]}
+        assert (await api.post(CHAT, body)).status == 200
+        text, paper = model.requests[1].history[0].attachments
+        assert (text.text, text.pending, paper.note) == (
+            "milk, bread",
+            False,
+            "sent earlier, not at hand now",
+        )
+
+
+async def test_a_file_of_a_response_and_of_a_session(tmp_path: Path) -> None:
+    model = ScriptedModel([say("one"), say("two")])
+    async with ApiWorld(home=tmp_path / "home", provider=model, tools=()) as api:
+        data = "data:text/plain;base64," + base64.b64encode(b"milk").decode()
+        part = {"type": "input_file", "filename": "n.txt", "file_data": data}
+        heard = await api.post("/v1/responses", {"input": [{"role": "user", "content": [part]}]})
+        assert heard.status == 200, heard.data
+        session = (await api.post("/api/sessions", {})).json["id"]
+        assert (await api.post(f"/api/sessions/{session}/chat", {"message": [part]})).status == 200
+        assert [one.entries[-1].record.attachments[0].text for one in model.requests] == ["milk", "milk"]
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        ({"type": "file", "file": {"file_id": "file-1"}}, "nothing is uploaded or fetched here"),
+        ({"type": "input_file", "file_url": "https://example.org/a.pdf"}, "inside the request"),
+        ({"type": "file", "file": {"file_data": "?"}}, "The file's data is not base64."),
+        ({"type": "input_audio", "text": "x"}, "text and images are, and files."),
+    ],
+)
+async def test_files_that_cannot_be_taken(tmp_path: Path, part: dict[str, Any], says: str) -> None:
+    async with ApiWorld(home=tmp_path / "home", tools=()) as api:
+        heard = await api.post(CHAT, {"messages": [{"role": "user", "content": [part]}]})
+        assert heard.status == 400 and says in heard.json["error"]["message"]

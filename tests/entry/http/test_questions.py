@@ -537,7 +537,11 @@ async def test_a_picture_that_answers_a_question_reaches_the_model(
         else:
             headers = SESSION if door == "session" else {}
             asked = (await api.post(CHAT, words("paint"), headers=headers)).json["choices"][0]["message"]
-            messages = [{"role": "user", "content": "paint"}, asked, {"role": "user", "content": [*SHOWN, *more]}]
+            messages = [
+                {"role": "user", "content": "paint"},
+                asked,
+                {"role": "user", "content": [*SHOWN, *more]},
+            ]
             heard = await api.post(CHAT, {"messages": messages}, headers=headers)
             assert heard.json["choices"][0]["message"]["content"] == "That red."
         records = [entry.record for entry in world.model.requests[-1].entries]

@@ -23,6 +23,7 @@ from hermes.domain.call_options import CallOptions
 from hermes.domain.errors import UserError
 from hermes.domain.event import Asked, QuestionKind, Verdict
 from hermes.domain.ids import QuestionId, SessionId, client_call_id
+from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import make_turn
 from hermes.domain.text import one_line, storable, storable_all
@@ -100,8 +101,17 @@ def messages_digest(messages: Sequence[EarlierMessage]) -> str:
     """What a client said, and says was said, in one short text, as it is stored. Instructions do not count:
     their place changes, and many programs write the time into them. They prove nothing either: whoever has
     the key chooses them, while the printed question with its random id was shown in one conversation only."""
-    said = [message for message in messages if message.by is not Speaker.SYSTEM]
+    said = [
+        replace(message, attachments=tuple(_named_only(file) for file in message.attachments))
+        for message in messages
+        if message.by is not Speaker.SYSTEM
+    ]
     return sha256(msgspec.json.encode(storable_all(said))).hexdigest()
+
+
+def _named_only(file: Attachment) -> Attachment:
+    """What became of a file since it was sent does not count."""
+    return Attachment(kind=MediaKind.FILE, ref=file.ref)
 
 
 def heard_digest(turn: Turn) -> str:
@@ -224,6 +234,8 @@ class AnswerQuestion(Struct, frozen=True, kw_only=True):
 
 def _add_words(tx: Tx, turn: Turn, words: TurnInput | None, now: datetime) -> None:
     """What was said with an answer joins the turn that continues, before its model is called."""
+    if words is not None and any(file.pending for file in words.attachments):
+        raise UserError("An answer is words and pictures.", hint="Send the file in a message after it.")
     session = None if words is None else tx.sessions.get(turn.session)
     if words is None or session is None:
         return

@@ -47,15 +47,14 @@ class AttachmentFetcher(Struct, frozen=True, kw_only=True):
     def is_possible(self, turn: Turn) -> bool:
         """Whether the turn's files can be got now, or are waited for no longer. A turn that has to wait is
         looked at again when its account comes up."""
-        if turn.source is None or self.platform(turn.source.address.credential) is not None:
+        stored = all(file.sha256 for file in turn.input.attachments if file.pending)
+        if stored or turn.source is None or self.platform(turn.source.address.credential) is not None:
             return True
         return (self.clock.now() - turn.created_at).total_seconds() >= _CONNECT_SECONDS
 
     async def get(self, turn: Turn, file: Attachment, runtime: Runtime) -> Attachment:
         """The file as the transcript is to speak of it."""
-        claimed = replace(
-            file, pending=False, name=_safe_name(file.name), mime=None, size=None, text="", note="", path=None
-        )
+        claimed = Attachment(kind=file.kind, ref=file.ref, name=_safe_name(file.name))
         try:
             if turn.input.attachments.index(file) >= MOST_FILES:
                 raise UserError(f"at most {MOST_FILES} files of one message are taken")
@@ -77,6 +76,11 @@ class AttachmentFetcher(Struct, frozen=True, kw_only=True):
             raise UserError("this agent keeps no files")
         if file.size is not None and file.size > limit:
             raise UserError(f"it is larger than {size_told(limit)}")
+        if file.sha256 is not None:  # a door was given it
+            stored = await runtime.store.read(lambda tx: tx.media.get(file.sha256 or ""))
+            if stored is None:
+                raise UserError("it is no longer kept")
+            return stored
         platform = self.platform(turn.source.address.credential)
         if platform is None:
             raise UserError("its platform was not connected for too long")

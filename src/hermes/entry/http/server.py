@@ -44,7 +44,7 @@ _ESCAPES = re.compile(
     rb"\\(?:u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(?P<half>u[dD][89a-fA-F][\da-fA-F]{2})|.)",
     re.DOTALL,
 )
-"""JavaScript writes half a character, as a text that was cut in the middle of an emoji ends with, like this."""
+"""JavaScript writes half a character like this, which a text that was cut inside an emoji ends with."""
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",

@@ -104,7 +104,7 @@ async def _say(call: HttpCall, body: SessionChatRequest) -> tuple[Turn, str]:
     content = body.input if body.message is None else body.message
     if content is None:
         raise bad_request("There is no message.", param="message")
-    words, images = read_parts(content, "message")
+    words, images = read_parts(content, "message", files=True)
     if not words.strip() and not images:
         raise bad_request("The message says nothing.", param="message")
     session = await find_session(call)

@@ -28,6 +28,7 @@ MOST_ITEMS = 1_000
 GO_ON = "[Go on exactly where your last message stops. Do not repeat anything, and do not comment on this.]"
 SEE_PICTURE = "(The answer is the picture that comes with it.)"
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
+_FILE_PARTS = ("file", "input_file")
 _IMAGE_PARTS = ("image_url", "input_image")
 MOST_TOOLS = 128
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -50,13 +51,23 @@ class ImageAddress(msgspec.Struct, kw_only=True):
     detail: str | None = None
 
 
-class ContentPart(msgspec.Struct, kw_only=True):
-    """A piece of a message: words, or a picture by its address."""
+class FileContent(msgspec.Struct, kw_only=True):
+    """A file inside a request: its bytes in base64, alone or as a `data:` address, and its name."""
+
+    file_data: str | None = None
+    filename: str | None = None
+    file_id: str | None = None
+    file_url: str | None = None
+
+
+class ContentPart(FileContent, kw_only=True):
+    """A piece of a message: words, a picture by its address, or a file (in `file`, or by its own fields)."""
 
     type: str
     text: str | None = None
     refusal: str | None = None
     image_url: str | ImageAddress | None = None
+    file: FileContent | None = None
 
 
 class FunctionCall(msgspec.Struct, kw_only=True):
@@ -247,7 +258,7 @@ def read_message(
     message: ChatMessage, at: str, instructions: list[str], history: list[EarlierMessage]
 ) -> None:
     """Add a message to where it belongs: the instructions or the history."""
-    text, images = read_parts(message.content, at)
+    text, images = read_parts(message.content, at, files=message.role == "user")
     match message.role:
         case "system" | "developer" if history:
             history.append(EarlierMessage(by=Speaker.SYSTEM, text=text))
@@ -286,8 +297,10 @@ def _named(name: str | None, at: str) -> str:
     return f"[{name}] "
 
 
-def read_parts(content: str | Sequence[ContentPart] | None, at: str) -> tuple[str, tuple[Attachment, ...]]:
-    """The words and the pictures of a message."""
+def read_parts(
+    content: str | Sequence[ContentPart] | None, at: str, *, files: bool = False
+) -> tuple[str, tuple[Attachment, ...]]:
+    """The words and the pictures of a message, and its files, if it may have any."""
     if content is None:
         return "", ()
     if isinstance(content, str):
@@ -301,13 +314,24 @@ def read_parts(content: str | Sequence[ContentPart] | None, at: str) -> tuple[st
             words.append(part.text or part.refusal or "")
         elif part.type in _IMAGE_PARTS:
             images.append(_image(part, f"{at}.content[{place}]"))
+        elif part.type in _FILE_PARTS and files:
+            images.append(_file(part.file or part, f"{at}.content[{place}]"))
         else:
             raise bad_request(
-                f"Parts of the type “{part.type[:40]}” are not supported; text and images are.",
+                f"Parts of the type “{part.type[:40]}” are not supported here; text and images are"
+                f"{', and files' if files else ''}.",
                 param=f"{at}.content[{place}].type",
                 code="unsupported_content_type",
             )
     return "\n".join(words), tuple(images)
+
+
+def _file(given: FileContent, at: str) -> Attachment:
+    if given.file_data is None:
+        why = "A file is sent inside the request, as file_data: nothing is uploaded or fetched here."
+        raise bad_request(why, param=f"{at}.file_data", code="unsupported_content_type")
+    data = given.file_data.partition(";base64,")[2] if given.file_data[:5] == "data:" else given.file_data
+    return Attachment(kind=MediaKind.FILE, ref=data, name=given.filename or None)
 
 
 def _image(part: ContentPart, at: str) -> Attachment:
@@ -326,16 +350,29 @@ async def keep_pictures(call: HttpCall, agent: AgentId, conversation: Conversati
     on the web are passed on, but not one that leads to this machine or its network: the model's server may
     stand there, and would fetch it."""
     history = [
-        replace(earlier, attachments=await _keep(call, agent, earlier.attachments))
+        replace(earlier, attachments=_sent_before(await _keep(call, agent, earlier.attachments)))
         for earlier in conversation.history
     ]
     images = await _keep(call, agent, conversation.images)
     return replace(conversation, history=tuple(history), images=images)
 
 
+def _sent_before(files: Sequence[Attachment]) -> tuple[Attachment, ...]:
+    """Files of earlier messages are told of, not brought to where commands see them again."""
+    return tuple(
+        replace(file, pending=False, note="" if file.text else "sent earlier, not at hand now")
+        if file.pending
+        else file
+        for file in files
+    )
+
+
 async def _keep(call: HttpCall, agent: AgentId, images: Sequence[Attachment]) -> tuple[Attachment, ...]:
     kept: list[Attachment] = []
     for image in images:
+        if image.kind is MediaKind.FILE:
+            kept.append(await _keep_file(call, agent, image))
+            continue
         if not image.ref.startswith("data:"):
             if not call.site.options.private_images:
                 await _check_address(call, image.ref)
@@ -346,6 +383,14 @@ async def _keep(call: HttpCall, agent: AgentId, images: Sequence[Attachment]) ->
         mime, data = read_picture(image.ref) if read is None else await read
         kept.append(await call.gateway.keep_media(agent, data, mime))
     return tuple(kept)
+
+
+async def _keep_file(call: HttpCall, agent: AgentId, file: Attachment) -> Attachment:
+    try:
+        data = await asyncio.to_thread(b64decode, file.ref, validate=True)
+    except (binascii.Error, ValueError):
+        raise bad_request("The file's data is not base64.", code="invalid_file") from None
+    return await call.gateway.keep_file(agent, data, file.name)
 
 
 async def _check_address(call: HttpCall, url: str) -> None:

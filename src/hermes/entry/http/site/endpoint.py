@@ -281,7 +281,9 @@ def validation_error(error: msgspec.ValidationError, where: str = "The request")
         return bad_request(f"{where} is not right{at}: {complaint}.", param=place or None)
     name, param = field["name"], f"{place}.{field['name']}" if place else field["name"]
     if field["lacks"]:
-        return bad_request(f"{where} lacks “{name[:80]}”{at}.", param=param, code="missing_required_parameter")
+        return bad_request(
+            f"{where} lacks “{name[:80]}”{at}.", param=param, code="missing_required_parameter"
+        )
     why = f"{where} has “{name[:80]}”{at}, which is not supported here: leave it out."
     return bad_request(why, param=param, code="unsupported_parameter")
 
