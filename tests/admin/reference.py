@@ -11,9 +11,11 @@ from typing import Any, get_args
 from hermes.domain.event import Live, Record
 from hermes.domain.gateway_event import GatewayEvent
 from hermes.domain.hooks import EVENTS
+from hermes.domain.providers import PROVIDERS, ProviderAuth, ProviderSpec
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
+from hermes.domain.settings.providers import ProviderModel, ProviderSettings
 from hermes.domain.settings.settings import (
     AuxiliaryModel,
     HostedAgent,
@@ -82,6 +84,10 @@ def settings_page() -> str:
         _table(QuickCommand, "quick_commands.<name>."),
         f"\n## models\n\n{_told(ModelFactSettings)}\n\n",
         _table(ModelFactSettings, "models.<name>."),
+        f"\n## providers\n\n{_told(ProviderSettings)} Known ones: [Providers](providers.md).\n\n",
+        _table(ProviderSettings, "providers.<name>."),
+        "\n",
+        _table(ProviderModel, "providers.<name>.models.<name>."),
         f"\n## auxiliary\n\n{_told(AuxiliaryModel)}\n\n",
         _table(AuxiliaryModel, "auxiliary.<name>."),
         "\n## reset_by_type, reset_by_platform\n\nThe same as `session_reset`, for one sort of place or one"
@@ -99,6 +105,27 @@ def settings_page() -> str:
         _stopping(),
     ]
     return "".join(parts)
+
+
+def providers_page() -> str:
+    """The page `docs/reference/providers.md`."""
+    rows = "".join(map(_provider, PROVIDERS.values()))
+    return (
+        "# Providers\n\nThis page is made from `src/hermes/domain/providers.py` by "
+        "`tests/admin/reference.py`.\n`model.provider: auto` takes the first whose key is set.\n"
+        "How to choose: [the guide](../guides/models.md). Your own: [providers](settings.md#providers).\n\n"
+        "| Provider | Also | Key | Address | Format | Usual model |\n|---|---|---|---|---|---|\n" + rows
+    )
+
+
+def _provider(spec: ProviderSpec) -> str:
+    also = ", ".join(f"`{name}`" for name in spec.aliases)
+    login = "`hermes auth login`" if spec.auth is ProviderAuth.OAUTH_DEVICE_CODE else ""
+    keys = ", ".join(filter(None, (login, *(f"`{name}`" for name in spec.keys))))
+    url = f"`{spec.base_url}`" if spec.base_url else "`model.base_url`"
+    also_url = f" (or `{spec.url_variable}`)" if spec.url_variable else ""
+    cells = (f"`{spec.id}` ({spec.title})", also, keys, url + also_url, f"`{spec.api_mode}`", spec.model)
+    return f"| {' | '.join(cells)} |\n"
 
 
 def _told(section: type) -> str:

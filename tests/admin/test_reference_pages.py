@@ -19,6 +19,7 @@ PAGES = {
     "events.md": reference.events_page,
     "hooks.md": reference.hooks_page,
     "http.md": reference.http_page,
+    "providers.md": reference.providers_page,
     "settings.md": reference.settings_page,
 }
 

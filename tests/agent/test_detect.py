@@ -6,13 +6,12 @@ import json
 
 import pytest
 
-from hermes.agent.models import choose as detect
+from hermes.agent.models import servers as detect
 from hermes.agent.models.choose import (
     LocalServer,
     ModelAccess,
     ModelChoice,
     choose,
-    find_servers,
     is_local,
     is_settled,
     shown_url,
@@ -21,6 +20,7 @@ from hermes.agent.models.choose import (
 )
 from hermes.agent.models.demo import DemoProvider
 from hermes.agent.models.registry import Models
+from hermes.agent.models.servers import find_servers
 from hermes.domain.errors import ModelFault
 from hermes.domain.event import TextDelta
 from hermes.domain.ports.agent import ModelEnd, ModelRequest
@@ -63,7 +63,12 @@ TABLE = [
     (settings(provider="custom"), (), (), ModelAccess.NONE, "custom", "", ""),
     (settings(provider="ollama", default="q"), (), (), HTTP, "ollama", "q", "127.0.0.1"),
     (settings(provider="groq"), (), (), ModelAccess.NONE, "groq", "", ""),
-    (settings(KEY, provider="groq", base_url="https://g/v1"), (), (), HTTP, "groq", "default", "g"),
+    (settings(KEY, provider="groq", base_url="https://g"), (), (), HTTP, "groq", "openai/gpt-oss-120b", "g"),
+    (settings(KEY, provider="house", base_url="https://g/v1"), (), (), HTTP, "house", "default", "g"),
+    (settings(provider="nosuch"), (OLLAMA,), (), ModelAccess.NONE, "nosuch", "", ""),
+    (settings(KEY, provider="grok"), (), (), HTTP, "xai", "grok-4.3", "api.x.ai"),
+    (settings(provider="openai-codex"), (), (), ModelAccess.NONE, "openai-codex", "", ""),
+    (settings(KEY, base_url="https://api.groq.com/v1", default="m"), (), (), HTTP, "groq", "m", "groq"),
     (settings(provider="mine"), (OLLAMA,), ("mine",), ModelAccess.PLUGIN, "mine", "", ""),
     (settings(), (OLLAMA,), ("mine",), ModelAccess.PLUGIN, "mine", "", ""),
     (settings(), (OLLAMA,), ("mine", "other"), HTTP, "ollama", "qwen3", "127.0.0.1"),

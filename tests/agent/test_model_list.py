@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.agent.models import choose
+from hermes.agent.models import servers
 from hermes.agent.models.choose import ModelAccess, ModelChoice
 from hermes.agent.models.registry import Models
+from hermes.agent.models.servers import ModelListing, OfferedModel
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.settings.declaring import Secret
 
 
 async def test_the_list_is_kept_while_a_service_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"http://a/v1": ("small", "large"), "http://b/v1": ("other",)}
 
-    async def ask(base_url: str, key: Secret, seconds: float = 1.0) -> tuple[str, ...]:
-        return told[base_url]
+    async def ask(choice: ModelChoice, seconds: float = 1.0) -> ModelListing:
+        return ModelListing(models=tuple(OfferedModel(name=name) for name in told[choice.base_url]))
 
-    monkeypatch.setattr(choose, "ask_models", ask)
+    monkeypatch.setattr(servers, "list_models", ask)
     known = Models(probe=False)
     choices = {
         MAIN_AGENT: ModelChoice(

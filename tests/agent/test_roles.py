@@ -21,7 +21,8 @@ from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.domain.turn import TurnInput
 from hermes.domain.usage import Usage
 from hermes.domain.word import replace
-from hermes.state.settings.loader import auxiliary_model, load_settings
+from hermes.state.settings.loader import load_settings
+from hermes.state.settings.model_access import auxiliary_model
 from hermes.testing.model import Say, ScriptedModel, say
 from hermes.testing.model_script import Call, Reply
 from hermes.testing.model_server import FakeModelServer
@@ -110,6 +111,16 @@ async def test_a_fault_that_passes_is_tried_again_and_no_other() -> None:
         await ask(*[Say(error=Unreachable("busy", after=0.0))] * 3, say("never"))
 
 
+async def test_an_answer_that_takes_too_long_is_given_up() -> None:
+    async def no_sleep(seconds: float) -> None:
+        return None
+
+    never = Say(text="words", halt=asyncio.Event())
+    chosen = ChosenModel(provider=ScriptedModel([never] * 3), model="m", facts=ModelFacts(), timeout=0.01)
+    with pytest.raises(ModelFault, match="m gave no answer in"):
+        await chosen.ask("what?", sleep=no_sleep)
+
+
 # --- a whole gateway ---
 
 
@@ -134,7 +145,8 @@ async def test_a_tool_asks_the_model_of_a_role_and_it_is_counted(tmp_path: Path)
     async with FakeModelServer(talk) as main, FakeModelServer([Reply(text="a cat", usage=used)]) as eyes:
         (tmp_path / "config.yaml").write_text(
             f"model: {{default: main-model, base_url: '{main.base_url}'}}\n"
-            f"auxiliary: {{vision: {{model: sees, base_url: '{eyes.base_url}'}}}}\n"
+            f"auxiliary: {{vision: {{model: sees, base_url: '{eyes.base_url}', timeout: 30, "
+            "reasoning_effort: low, extra_body: {top_k: 5}}}\n"
         )
         app = App(tmp_path, {"HERMES_NO_PROBE": "1"}, AppOverrides(platforms={}, tools=(LOOK,)))
         async with asyncio.timeout(60), app.running():
@@ -142,7 +154,10 @@ async def test_a_tool_asks_the_model_of_a_role_and_it_is_counted(tmp_path: Path)
             turn = await app.gateway.submit(submission)
             entries = [seen async for seen in app.gateway.watch(MAIN_AGENT, turn.id)]
             models = app._agents.models
-            assert (await models.of(MAIN_AGENT, ModelRole.VISION)).model == "sees"
+            seeing = await models.of(MAIN_AGENT, ModelRole.VISION)
+            assert (seeing.model, seeing.timeout) == ("sees", 30.0)
+            (asked,) = (request for request in eyes.requests if request.method == "POST")
+            assert (asked.body["reasoning_effort"], asked.body["top_k"]) == ("low", 5)
             assert (await models.of(MAIN_AGENT, "summary")).model == "main-model"
             with pytest.raises(UserError, match="There are: main, title, summary, vision, approval"):
                 await models.of(MAIN_AGENT, "poet")

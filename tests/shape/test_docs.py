@@ -18,6 +18,7 @@ NOT_NAMED = {
     "platforms.<name>.extra": "stands for the platform's own keys, told by its manifest",
     "platforms.<name>.secrets": "the same, for those that are secret",
     "platforms.<name>.trees": "the same, for those that hold more than one value",
+    "model.options": "made of `providers` and `provider_routing`",
 }
 
 

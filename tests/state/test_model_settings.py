@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.settings.settings import ModelSettings
-from hermes.state.settings.loader import load_settings, model_routes
+from hermes.state.settings.loader import load_settings
+from hermes.state.settings.model_access import model_routes
 
 CONFIG = """
 model:

@@ -10,7 +10,8 @@ from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import NONE_LISTED, Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import HostedAgent, Route, RouteMatch, Settings
-from hermes.state.settings.loader import LoadedSettings, key_variable, load_settings
+from hermes.state.settings.loader import LoadedSettings, load_settings
+from hermes.state.settings.model_access import key_variable
 from hermes.state.settings.names import is_key_like, is_later
 
 
@@ -127,7 +128,8 @@ def test_a_key_goes_only_to_its_own_provider(
 
 def test_the_key_variable_of_a_provider() -> None:
     assert key_variable("auto") == key_variable("custom:mine") == "OPENAI_API_KEY"
-    assert key_variable("kimi-coding") == "KIMI_CODING_API_KEY"
+    assert key_variable("kimi-coding") == key_variable("kimi") == "KIMI_API_KEY"
+    assert key_variable("some.service") == "SOME_SERVICE_API_KEY"
 
 
 def test_gateway_keys_stand_in_two_places_and_top_level_wins(tmp_path: Path) -> None:

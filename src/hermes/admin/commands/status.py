@@ -16,11 +16,13 @@ from hermes.admin.process.running import find_running
 from hermes.admin.shell.boundary_lines import OWNERS, boundary_lines, settled_lines
 from hermes.admin.shell.command import STATUS, CliCommand, declare
 from hermes.admin.shell.output import CliConsole, ago
-from hermes.agent.models.choose import DEMO, NO_PROBE, SERVICES, ModelAccess, ModelChoice, is_local, stand_in
+from hermes.agent.models.choose import DEMO, ModelAccess, ModelChoice, is_local, stand_in
 from hermes.agent.models.facts import model_facts
 from hermes.agent.models.registry import Models
+from hermes.agent.models.servers import NO_PROBE
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import LOCAL
+from hermes.domain.providers import find_provider
 from hermes.domain.text import list_some
 from hermes.domain.word import replace
 from hermes.plugins import platform_manifests, providers
@@ -250,9 +252,9 @@ def last_model(reported: Mapping[str, Any]) -> ModelChoice | None:
     model, provider = (str(reported.get(key) or "") for key in ("model_name", "model_provider"))
     if not model or not provider or provider == DEMO:
         return None
-    service = SERVICES.get(provider)
-    url = service.base_url if service is not None else ""
-    title = service.title if service is not None else provider
+    spec = find_provider(provider)
+    url = spec.base_url if spec is not None else ""
+    title = spec.title if spec is not None else provider
     return ModelChoice(way=ModelAccess.HTTP, model=model, provider=provider, title=title, base_url=url)
 
 

@@ -3,14 +3,19 @@ one needs is loaded when it is made, not before."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from hermes.agent.models.choose import is_local
-from hermes.agent.models.formats import CHAT_COMPLETIONS, load_format
+from hermes.agent.models.formats import load_format
 from hermes.domain.ports.agent import Provider
+from hermes.domain.providers import CHAT_COMPLETIONS
+from hermes.domain.settings.providers import EndpointOptions
 from hermes.domain.settings.settings import ModelSettings
+from hermes.domain.word import replace
 
 if TYPE_CHECKING:
+    from hermes.agent.models.client import Deadlines
     from hermes.agent.models.endpoint import HttpProvider
 
 OPENAI_COMPATIBLE = "openai_compatible"
@@ -20,19 +25,36 @@ DEMO = "demo"
 def make_openai_compatible(settings: ModelSettings) -> HttpProvider:
     """A model behind the address of the settings. One on this machine may take its time, and a call that it
     writes as text instead of making it counts."""
-    from hermes.agent.models.client import Deadlines
+    from hermes.agent.models.client import ModelClient
     from hermes.agent.models.endpoint import HttpProvider, ModelEndpoint
 
-    here = is_local(settings.base_url)
-    patient = Deadlines(first_byte=600.0, idle=300.0, total=1800.0)
+    here, options = is_local(settings.base_url), settings.options
     endpoint = ModelEndpoint(
         base_url=settings.base_url,
         key=settings.api_key,
         max_tokens=settings.max_tokens,
-        deadlines=patient if here else Deadlines(),
+        deadlines=_deadlines(options, here),
         written_calls=here,
+        headers={name: text.reveal() for name, text in options.headers},
+        extra_body=json.loads(options.extra_body or "{}"),
+        token_limit=options.token_limit,
+        reasoning=options.reasoning,
+        caching=options.caching,
     )
-    return HttpProvider(endpoint, load_format(settings.api_mode or CHAT_COMPLETIONS))
+    wire = load_format(settings.api_mode or CHAT_COMPLETIONS)
+    return HttpProvider(endpoint, wire, ModelClient(options))
+
+
+def _deadlines(options: EndpointOptions, here: bool) -> Deadlines:
+    from hermes.agent.models.client import Deadlines
+
+    made = Deadlines(first_byte=600.0, idle=300.0, total=1800.0) if here else Deadlines()
+    if options.request_timeout is not None:
+        total = options.request_timeout
+        made = replace(made, total=total, first_byte=min(made.first_byte, total))
+    if options.stale_timeout is not None:
+        made = replace(made, idle=options.stale_timeout, first_byte=options.stale_timeout)
+    return made
 
 
 def make_demo(settings: ModelSettings) -> Provider:

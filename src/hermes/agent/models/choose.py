@@ -1,66 +1,37 @@
 """Which model answers, and why, in one line: what was configured, else a model server that runs on this
-machine, else the demo model. `choose` is pure; `find_servers` looks at the default ports of well-known
-servers on loopback and nowhere else, and sends no key there."""
+machine, else the demo model. All of it is pure; `servers.py` looks around."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct, field
 
-from hermes.agent.models.formats import CHAT_COMPLETIONS, FORMATS
+from hermes.agent.models.formats import FORMATS
+from hermes.domain.providers import (
+    ANTHROPIC_MESSAGES,
+    CHAT_COMPLETIONS,
+    CODEX_RESPONSES,
+    CUSTOM,
+    LOCAL,
+    PROVIDERS,
+    ProviderAuth,
+    ProviderSpec,
+    find_provider,
+    provider_at,
+)
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.settings.settings import ModelSettings
+from hermes.domain.settings.providers import NO_ENDPOINT_OPTIONS, EndpointOptions
+from hermes.domain.settings.settings import AUTO, ModelSettings
+from hermes.domain.text import closest, one_line
 from hermes.domain.word import replace
 
-if TYPE_CHECKING:
-    import aiohttp
-
-HOST = "127.0.0.1"
-PROBE_SECONDS = 0.3
-NO_PROBE = "HERMES_NO_PROBE"
 DEMO = "demo"
-OPENAI_URL = "https://api.openai.com/v1"
-OPENROUTER_URL = "https://openrouter.ai/api/v1"
 _UNNAMED = "default"
-_MOST_BYTES = 1 << 20
-
-
-class ModelService(Struct, frozen=True, kw_only=True):
-    """A service by its usual name: its address, and the model that is asked for if none is named."""
-
-    title: str
-    base_url: str
-    model: str = ""
-    needs_key: str = ""
-    format: str = CHAT_COMPLETIONS
-
-
-SERVICES: Mapping[str, ModelService] = {
-    "openai": ModelService(
-        title="OpenAI", base_url=OPENAI_URL, model="gpt-4.1-mini", needs_key="OPENAI_API_KEY"
-    ),
-    "openrouter": ModelService(
-        title="OpenRouter", base_url=OPENROUTER_URL, model="openrouter/auto", needs_key="OPENROUTER_API_KEY"
-    ),
-    "ollama": ModelService(title="Ollama", base_url=f"http://{HOST}:11434/v1"),
-    "lmstudio": ModelService(title="LM Studio", base_url=f"http://{HOST}:1234/v1"),
-    "llamacpp": ModelService(title="llama.cpp", base_url=f"http://{HOST}:8080/v1"),
-    "vllm": ModelService(title="vLLM", base_url=f"http://{HOST}:8000/v1"),
-}
-PORTS = (11434, 1234, 8080, 8000)
-# What a server of that kind, and no other, answers: a path, and a key of the JSON object that is there.
-_SIGNS = {
-    "ollama": ("/api/tags", "models"),
-    "lmstudio": ("/api/v0/models", "data"),
-    "llamacpp": ("/props", "default_generation_settings"),
-    "vllm": ("/version", "version"),
-}
-LOCAL_SERVERS = frozenset(_SIGNS)
+_OPENAI_URL = PROVIDERS["openai"].base_url
+LOCAL_SERVERS = frozenset(spec.id for spec in PROVIDERS.values() if spec.is_local)
 
 
 class ModelAccess(StrEnum):
@@ -87,6 +58,7 @@ class ModelChoice(Struct, frozen=True, kw_only=True):
     base_url: str = ""
     key: Secret = field(default_factory=lambda: Secret(""))
     format: str = CHAT_COMPLETIONS
+    options: EndpointOptions = NO_ENDPOINT_OPTIONS
     why: str = ""
     hint: str = ""
     wrong: str = ""
@@ -118,26 +90,31 @@ def choose(
     *,
     servers: Sequence[LocalServer] = (),
     plugins: Collection[str] = (),
+    stored: Collection[str] = (),
     looked: bool = True,
 ) -> ModelChoice:
     """The one place where it is decided which model answers. `servers` were found here, if anybody `looked`;
-    `plugins` are the names of providers that plugins bring."""
-    provider = settings.provider.strip().lower() or "auto"
+    `plugins` are the names of providers that plugins bring, `stored` those with a stored credential."""
+    provider = settings.provider.strip().lower() or AUTO
     if provider == DEMO:
         return _demo("model.provider says so")
     if provider in plugins:
         return _plugin(settings, provider, "model.provider says so")
-    if provider != "auto":
-        return _named(settings, provider)
+    if provider != AUTO:
+        return _named(settings, provider, stored)
     if settings.base_url:
-        return _custom(settings, "an address is set (model.base_url or OPENAI_BASE_URL)")
+        spec = provider_at(settings.base_url) or PROVIDERS[CUSTOM]
+        return _serviced(settings, spec, "an address is set (model.base_url or OPENAI_BASE_URL)")
     key = settings.api_key.reveal()
     if key:
         name = "openrouter" if key.startswith("sk-or-") else "openai"
-        return _serviced(settings, name, SERVICES[name], "a key is set")
+        return _serviced(settings, PROVIDERS[name], "a key is set")
     if len(plugins) == 1:
         (only,) = plugins
         return _plugin(settings, only, "it is the only provider that is installed")
+    for spec in PROVIDERS.values():
+        if spec.id in stored:
+            return _serviced(settings, spec, "a credential for it is stored", stored)
     if settings.default.strip().lower() == DEMO:
         return _demo("the model demo is set")
     return _local(settings, servers, looked)
@@ -173,8 +150,8 @@ def with_endpoint(settings: ModelSettings, base_url: str, key: str) -> ModelSett
 
 
 def _usual_url(settings: ModelSettings) -> str:
-    service = SERVICES.get(settings.provider.strip().lower())
-    return service.base_url if service is not None else OPENAI_URL
+    spec = find_provider(settings.provider)
+    return spec.base_url if spec is not None and spec.base_url else _OPENAI_URL
 
 
 def _host(url: str) -> str:
@@ -184,10 +161,10 @@ def _host(url: str) -> str:
         return ""
 
 
-def is_settled(settings: ModelSettings, plugins: Collection[str] = ()) -> bool:
+def is_settled(settings: ModelSettings, plugins: Collection[str] = (), stored: Collection[str] = ()) -> bool:
     """Whether the settings alone decide, so that nobody needs to look for servers: would one change it?"""
     here = LocalServer(kind="ollama", base_url="found", models=(settings.default or "any",))
-    return choose(settings, plugins=plugins, servers=(here,)).base_url != here.base_url
+    return choose(settings, plugins=plugins, stored=stored, servers=(here,)).base_url != here.base_url
 
 
 def is_unnamed(choice: ModelChoice) -> bool:
@@ -218,48 +195,99 @@ def _none(why: str, hint: str, *, provider: str = "", model: str = "", wrong: st
     return ModelChoice(way=ModelAccess.NONE, model=model, provider=provider, why=why, hint=hint, wrong=wrong)
 
 
-def _named(settings: ModelSettings, provider: str) -> ModelChoice:
+def _named(settings: ModelSettings, provider: str, stored: Collection[str]) -> ModelChoice:
     why = f"model.provider is {provider}"
-    service = SERVICES.get(provider)
-    if service is not None:
-        return _serviced(settings, provider, service, why)
+    spec = find_provider(provider)
+    if spec is not None and (spec.base_url or settings.base_url):
+        return _serviced(settings, spec, why, stored)
+    if settings.options.problem:
+        return _none(f"{why}, but {settings.options.problem}", settings.options.hint, provider=provider)
     if settings.base_url:
-        return _custom(settings, why, provider)
-    if provider in ("custom", "local") or provider.startswith("custom:"):
+        at_host = provider_at(settings.base_url) or PROVIDERS[CUSTOM]
+        title = provider.removeprefix(f"{CUSTOM}:")
+        own = PROVIDERS[CUSTOM] if provider == LOCAL else replace(at_host, id=provider, title=title, model="")
+        return _serviced(settings, replace(own, auth=ProviderAuth.NONE), why, stored)
+    if provider in (CUSTOM, LOCAL):
         hint = "hermes config set model.base_url http://…/v1"
         return _none(f"{why}, and no address is set", hint, provider=provider)
-    hint = f"Known: auto, {', '.join(SERVICES)}, custom, {DEMO}; any other needs model.base_url."
-    return _none(f"the provider “{provider}” is not known", hint, provider=provider, wrong="provider")
+    return _none(
+        f"the provider “{one_line(provider, 40)}” is not known",
+        unknown_provider_hint(provider),
+        provider=provider,
+        wrong="provider",
+    )
 
 
-def _serviced(settings: ModelSettings, name: str, service: ModelService, why: str) -> ModelChoice:
-    base_url = settings.base_url or service.base_url
-    if service.needs_key and base_url == service.base_url and not settings.api_key:
-        hint = f"hermes config set {service.needs_key} …"
-        return _none(f"{why}, and {service.needs_key} is not set", hint, provider=name)
-    wire = settings.api_mode or service.format
+def unknown_provider_hint(name: str, own: Collection[str] = ()) -> str:
+    """What may have been meant by a provider that there is not; `own` are endpoints of the settings."""
+    near = closest(name, [*PROVIDERS, *own, DEMO])
+    meant = f"Did you mean {near}? " if near else ""
+    return f"{meant}Known: {AUTO}, {', '.join([*PROVIDERS, *own, DEMO])}; any other needs model.base_url."
+
+
+def _serviced(
+    settings: ModelSettings, spec: ProviderSpec, why: str, stored: Collection[str] = ()
+) -> ModelChoice:
+    options = settings.options
+    if options.problem:
+        return _none(f"{why}, but {options.problem}", options.hint, provider=spec.id)
+    usual = options.usual_url or spec.base_url
+    base_url = settings.base_url or usual
+    keyless = spec.auth is ProviderAuth.NONE or base_url != usual or spec.id in stored
+    if not settings.api_key and not keyless:
+        return _keyless(spec, why)
+    model = settings.default or spec.model or _UNNAMED
+    wire = settings.api_mode or wire_format(spec, base_url, model)
     if wire not in FORMATS:
         hint = f"Known: {', '.join(FORMATS)}."
-        why = f"the wire format “{wire}” of model.api_mode is not known"
-        return _none(why, hint, provider=name, wrong="api_mode")
-    model = settings.default or service.model or _UNNAMED
-    if not settings.default and service.model:
+        why = f"the wire format “{one_line(wire, 40)}” of model.api_mode is not known"
+        return _none(why, hint, provider=spec.id, wrong="api_mode")
+    if not settings.default and spec.model:
         why = f"{why}; no model is named, so its usual one is asked for"
     return ModelChoice(
         way=ModelAccess.HTTP,
         model=model,
-        provider=name,
-        title=service.title,
+        provider=spec.id,
+        title=spec.title,
         base_url=base_url,
         key=settings.api_key,
         format=wire,
+        options=with_quirks(options, spec),
         why=why,
     )
 
 
-def _custom(settings: ModelSettings, why: str, provider: str = "custom") -> ModelChoice:
-    title = "an OpenAI-compatible service" if provider == "custom" else provider
-    return _serviced(settings, provider, ModelService(title=title, base_url=settings.base_url), why)
+def _keyless(spec: ProviderSpec, why: str) -> ModelChoice:
+    if spec.auth is ProviderAuth.OAUTH_DEVICE_CODE:
+        also = f", or hermes config set {spec.keys[0]} …" if spec.keys else ""
+        hint = f"hermes auth login {spec.id}{also}"
+        return _none(f"{why}, and nobody is logged in there", hint, provider=spec.id)
+    hint = f"hermes config set {spec.keys[0]} …"
+    return _none(f"{why}, and {spec.keys[0]} is not set", hint, provider=spec.id)
+
+
+def with_quirks(options: EndpointOptions, spec: ProviderSpec) -> EndpointOptions:
+    """The options of an endpoint with what is peculiar to its provider."""
+    return replace(
+        options,
+        headers=(*((name, Secret(text)) for name, text in spec.headers), *options.headers),
+        token_limit=spec.token_limit,
+        reasoning=spec.reasoning,
+        caching=spec.caching,
+    )
+
+
+def wire_format(spec: ProviderSpec, base_url: str, model: str) -> str:
+    """The format that an address is asked in if nobody names one: the provider's, else as its host or the end
+    of its path suggests. OpenAI's newer models want Responses."""
+    bare = model.rpartition("/")[2].lower()
+    if spec.responses and bare.startswith(spec.responses) and CODEX_RESPONSES in FORMATS:
+        return CODEX_RESPONSES
+    if spec.id == CUSTOM or spec.id not in PROVIDERS:
+        path = urlsplit(base_url).path.rstrip("/") if _host(base_url) else ""
+        if path.removesuffix("/v1").endswith("/anthropic"):
+            return ANTHROPIC_MESSAGES
+    return spec.api_mode
 
 
 def _local(settings: ModelSettings, servers: Sequence[LocalServer], looked: bool) -> ModelChoice:
@@ -274,7 +302,7 @@ def _local(settings: ModelSettings, servers: Sequence[LocalServer], looked: bool
             way=ModelAccess.HTTP,
             model=model,
             provider=server.kind,
-            title=SERVICES[server.kind].title,
+            title=PROVIDERS[server.kind].title,
             base_url=server.base_url,
             why=why,
         )
@@ -296,88 +324,3 @@ def is_local(url: str) -> bool:
 def first_usable(models: Sequence[str]) -> str:
     """The first model that can talk."""
     return next((name for name in models if "embed" not in name.lower()), "")
-
-
-# --- looking around --------------------------------------------------------------------------------
-
-
-async def find_servers(ports: Sequence[int] = PORTS) -> list[LocalServer]:
-    """The model servers that run on this machine, in the order of the ports. Takes a second at most."""
-    open_ports = await asyncio.gather(*(_is_open(port) for port in ports))
-    listening = [port for port, is_open in zip(ports, open_ports, strict=True) if is_open]
-    if not listening:
-        return []
-    async with _session() as session:
-        found = await asyncio.gather(*(_look(session, port) for port in listening))
-    return [server for server in found if server is not None]
-
-
-async def ask_models(base_url: str, key: Secret, seconds: float = 1.0) -> tuple[str, ...]:
-    """What a configured service offers; its own key is sent along."""
-    headers = {"Authorization": f"Bearer {key.reveal()}"} if key else {}
-    async with _session(seconds) as session:
-        return _names(await _get(session, f"{base_url.rstrip('/')}/models", headers)) or ()
-
-
-async def _is_open(port: int) -> bool:
-    """Closed ports refuse at once, so that usually nothing more has to be loaded or waited for."""
-    try:
-        async with asyncio.timeout(PROBE_SECONDS):
-            _, writer = await asyncio.open_connection(HOST, port)
-    except (OSError, TimeoutError):
-        return False
-    writer.close()
-    return True
-
-
-def _session(seconds: float = PROBE_SECONDS) -> aiohttp.ClientSession:
-    import aiohttp
-
-    return aiohttp.ClientSession(
-        timeout=aiohttp.ClientTimeout(total=seconds), cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
-    )
-
-
-async def _look(session: aiohttp.ClientSession, port: int) -> LocalServer | None:
-    place = f"http://{HOST}:{port}"
-    names = _names(await _get(session, f"{place}/v1/models"))
-    if not names or not first_usable(names):
-        return None
-    kind = await _kind(session, place)
-    return None if kind is None else LocalServer(kind=kind, base_url=f"{place}/v1", models=names)
-
-
-async def _kind(session: aiohttp.ClientSession, place: str) -> str | None:
-    """Ports belong to many programs: only a server that shows a sign of its kind is believed."""
-    answers = await asyncio.gather(*(_get(session, f"{place}{path}") for path, _ in _SIGNS.values()))
-    for (kind, (_, key)), answer in zip(_SIGNS.items(), answers, strict=True):
-        if isinstance(answer, dict) and key in answer:
-            return kind
-    return None
-
-
-async def _get(session: aiohttp.ClientSession, url: str, headers: Mapping[str, str] | None = None) -> Any:
-    import json
-
-    import aiohttp
-
-    try:
-        async with session.get(url, headers=headers, allow_redirects=False) as response:
-            if response.status != 200:
-                return None
-            data = b""
-            async for piece in response.content.iter_any():
-                data += piece
-                if len(data) > _MOST_BYTES:
-                    return None
-            return json.loads(data)
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
-        return None
-
-
-def _names(answer: Any) -> tuple[str, ...]:
-    listed = answer.get("data") if isinstance(answer, dict) else None
-    if not isinstance(listed, list):
-        return ()
-    names = (item.get("id") for item in listed if isinstance(item, dict))
-    return tuple(name for name in names if isinstance(name, str) and name)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
+import ssl
 from collections.abc import Mapping
 
 import aiohttp
@@ -15,6 +17,7 @@ from msgspec import Struct
 from yarl import URL
 
 from hermes.domain.errors import FaultKind, ModelFault
+from hermes.domain.settings.providers import NO_ENDPOINT_OPTIONS, EndpointOptions
 
 _LARGE_BODY = 512 * 1024
 _READ_BYTES = 32 * 1024
@@ -30,16 +33,31 @@ class Deadlines(Struct, frozen=True, kw_only=True):
     total: float = 600.0
 
 
+def tls_of(options: EndpointOptions) -> ssl.SSLContext | bool:
+    """How the certificate of an endpoint is checked: as usual, by authorities of its own, or not at all."""
+    if not options.ssl_verify:
+        return False
+    if not options.ssl_ca_cert:
+        return True
+    try:
+        return ssl.create_default_context(cafile=os.path.expanduser(options.ssl_ca_cert))
+    except (OSError, ValueError) as error:
+        words = f"No model can be reached: ssl_ca_cert ({options.ssl_ca_cert}) holds no certificate."
+        hint = "Name a file in PEM format."
+        raise ModelFault(words, kind=FaultKind.NO_MODEL, hint=hint) from error
+
+
 class ModelClient:
     """One connection pool for one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: EndpointOptions = NO_ENDPOINT_OPTIONS) -> None:
+        self._options = options
         self._session: aiohttp.ClientSession | None = None
 
     def session(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
+                connector=aiohttp.TCPConnector(limit=0, ssl=tls_of(self._options)),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None),
                 skip_auto_headers=("Accept", "User-Agent"),

@@ -18,6 +18,7 @@ from hermes.agent.models.client import Deadlines, ModelClient, ModelHttpResponse
 from hermes.agent.models.faults import MOST_ERROR_BYTES, fault_for, read_error
 from hermes.domain.errors import ModelFault
 from hermes.domain.ports.agent import ModelPiece, ModelRequest
+from hermes.domain.providers import CacheStyle, ReasoningField
 from hermes.domain.settings.declaring import Secret
 
 _LAST_WORDS = 3.0
@@ -25,7 +26,8 @@ _LAST_WORDS = 3.0
 
 class ModelEndpoint(Struct, frozen=True, kw_only=True):
     """Where the model is and how to speak to it. `written_calls`: a call that it writes as text instead of
-    making it counts. `headers` and `extra_body` are added to every request as they are."""
+    making it counts. `headers` and `extra_body` are added to every request as they are; `token_limit` is the
+    field that limits what is written, `reasoning` and `caching` how the provider wants these asked for."""
 
     base_url: str
     key: Secret = field(default_factory=lambda: Secret(""))
@@ -35,6 +37,9 @@ class ModelEndpoint(Struct, frozen=True, kw_only=True):
     deadlines: Deadlines = field(default_factory=Deadlines)
     headers: Mapping[str, str] = field(default_factory=dict)
     extra_body: Mapping[str, object] = field(default_factory=dict)
+    token_limit: str = "max_tokens"
+    reasoning: ReasoningField = ReasoningField.NONE
+    caching: CacheStyle = CacheStyle.AUTOMATIC
 
 
 class WireFormat(Protocol):

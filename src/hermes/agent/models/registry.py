@@ -5,11 +5,12 @@ What a choice does not need is not loaded: the HTTP client comes with the first 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
 from msgspec import Struct
 
 from hermes.agent.models import choose as choosing
+from hermes.agent.models import servers
 from hermes.agent.models.builtin import BUILT_IN, DEMO, OPENAI_COMPATIBLE
 from hermes.agent.models.choose import LocalServer, ModelAccess, ModelChoice
 from hermes.agent.models.foreign import ForeignProvider
@@ -74,7 +75,8 @@ class DemoOnlyProvider:
 
 class Models:
     """`makers` make providers by name, our own and those of plugins; `probe` allows looking for servers on
-    this machine, once; `redact` takes secrets out of what a plugin's provider says."""
+    this machine, once; `redact` takes secrets out of what a plugin's provider says; `stored` names the
+    providers with a stored credential."""
 
     def __init__(
         self,
@@ -82,8 +84,10 @@ class Models:
         *,
         probe: bool = True,
         redact: Callable[[str], str] = str,
+        stored: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._redact = redact
+        self._stored = stored
         self._makers: dict[str, MakeProvider] = {**BUILT_IN, **(makers or {})}
         self._plugins = self._makers.keys() - BUILT_IN.keys()
         self._probe = probe
@@ -93,19 +97,25 @@ class Models:
         """What the services say they have, as of the last time they were asked."""
 
     async def choose(self, settings: ModelSettings) -> ModelChoice:
-        looked = self._probe and not choosing.is_settled(settings, self._plugins)
+        looked = self._probe and not choosing.is_settled(settings, self._plugins, self._stored())
         if looked and self._servers is None:
-            self._servers = await choosing.find_servers()
-        choice = choosing.choose(settings, servers=self._servers or (), plugins=self._plugins, looked=looked)
+            self._servers = await servers.find_servers()
+        choice = choosing.choose(
+            settings,
+            servers=self._servers or (),
+            plugins=self._plugins,
+            stored=self._stored(),
+            looked=looked,
+        )
         if not choosing.is_unnamed(choice):
             return choice
-        name = choosing.first_usable(await choosing.ask_models(choice.base_url, choice.key))
+        name = choosing.first_usable((await servers.list_models(choice)).names)
         told = "this is its first" if name else "it told none"
         return replace(choice, model=name or choice.model, why=f"{choice.why}; no model is named, and {told}")
 
     def problem(self, settings: ModelSettings) -> ModelChoice | None:
         """The choice, if it names something that does not exist."""
-        choice = choosing.choose(settings, plugins=self._plugins, looked=False)
+        choice = choosing.choose(settings, plugins=self._plugins, stored=self._stored(), looked=False)
         return choice if choice.wrong else None
 
     async def routes(self, wanted: Mapping[str, ModelSettings]) -> dict[str, ModelRoute]:
@@ -125,7 +135,11 @@ class Models:
                 return self._provider(choice.provider, settings)
             case ModelAccess.HTTP:
                 reached = replace(
-                    settings, base_url=choice.base_url, api_key=choice.key, api_mode=choice.format
+                    settings,
+                    base_url=choice.base_url,
+                    api_key=choice.key,
+                    api_mode=choice.format,
+                    options=choice.options,
                 )
                 return self._provider(OPENAI_COMPATIBLE, reached)
 
@@ -150,12 +164,12 @@ class Models:
         for agent, choice in choices.items():
             if choice.way is not ModelAccess.HTTP:
                 continue
-            names = await choosing.ask_models(choice.base_url, choice.key, _LIST_SECONDS)
-            if names:
-                self.offered[agent] = names
+            listing = await servers.list_models(choice, _LIST_SECONDS)
+            if listing.models:
+                self.offered[agent] = listing.names
             else:
                 silent.append(choice.base_url)
-            count += len(names)
+            count += len(listing.models)
         if silent:
             raise Unreachable(f"no list of models from {', '.join(sorted(set(silent)))}")
         return f"{count} models offered"

@@ -4,11 +4,13 @@ Nobody watches such an answer, so a call that breaks is made again from its begi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from hermes.domain.call_options import NO_OPTIONS, CallOptions
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
 from hermes.domain.event import Entry, TextDelta, UserSaid
 from hermes.domain.ids import TurnId
@@ -30,6 +32,10 @@ class ChosenModel(Struct, frozen=True, kw_only=True):
     provider: Provider
     model: str
     facts: ModelFacts
+    effort: str = ""
+    """How hard it thinks."""
+    timeout: float | None = None
+    """Seconds that one answer may take."""
 
     async def ask(
         self,
@@ -42,13 +48,15 @@ class ChosenModel(Struct, frozen=True, kw_only=True):
         """Its answer, and what that took. `ModelFault` if there is none."""
         said = UserSaid(text=text, attachments=tuple(attachments))
         entry = Entry(seq=1, turn=_TURN, at=datetime.now(UTC), record=said)
-        request = ModelRequest(model=self.model, system=system, entries=[entry], tools=())
+        options = CallOptions(effort=self.effort) if self.effort else NO_OPTIONS
+        request = ModelRequest(model=self.model, system=system, entries=[entry], tools=(), options=options)
         for tries in range(1, _MOST_TRIES + 1):
             try:
-                answer, usage = await self._answer(request)
+                async with asyncio.timeout(self.timeout):
+                    answer, usage = await self._answer(request)
                 return answer, replace(priced(usage, self.facts), model=self.model)
-            except HermesError as error:
-                fault = as_model_fault(error)
+            except (HermesError, TimeoutError) as error:
+                fault = as_model_fault(error) if isinstance(error, HermesError) else self._late()
                 if not fault.is_passing or tries == _MOST_TRIES:
                     raise fault from error
                 pause = 2.0**tries if fault.after is None else fault.after
@@ -56,6 +64,10 @@ class ChosenModel(Struct, frozen=True, kw_only=True):
                     raise fault from error
                 await sleep(pause)
         raise AssertionError("the last try returns or raises")
+
+    def _late(self) -> ModelFault:
+        words = f"{self.model} gave no answer in {self.timeout:g} seconds"
+        return ModelFault(words, kind=FaultKind.BROKEN)
 
     async def _answer(self, request: ModelRequest) -> tuple[str, Usage]:
         words: list[str] = []

@@ -51,7 +51,8 @@ from hermes.domain.turn import Turn
 from hermes.domain.word import replace
 from hermes.state.files.media import MediaFiles
 from hermes.state.home.homes import agent_home
-from hermes.state.settings.loader import LoadedSettings, check_agent_secrets, model_of
+from hermes.state.settings.loader import LoadedSettings, check_agent_secrets
+from hermes.state.settings.model_access import model_of
 from hermes.state.store.tables.search import recall_from
 
 log = logging.getLogger("hermes.app")

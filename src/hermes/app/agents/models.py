@@ -11,11 +11,12 @@ from functools import partial
 from typing import cast
 
 from hermes import plugins
-from hermes.agent.models.choose import LOCAL_SERVERS, NO_PROBE, ModelAccess, ModelChoice, is_local, stand_in
+from hermes.agent.models.choose import LOCAL_SERVERS, ModelAccess, ModelChoice, is_local, stand_in
 from hermes.agent.models.facts import model_facts
 from hermes.agent.models.images import ImageAttachingProvider
 from hermes.agent.models.registry import DemoOnlyProvider, ModelRoute, Models, RoutedProvider
 from hermes.agent.models.roles import ChosenModel
+from hermes.agent.models.servers import NO_PROBE
 from hermes.agent.run.dispatch import RoleModel
 from hermes.app.agents.redaction import RedactingProvider
 from hermes.domain.clock import Clock
@@ -30,7 +31,8 @@ from hermes.domain.settings.settings import ModelSettings, Profile
 from hermes.domain.text import one_line
 from hermes.domain.usage import Usage
 from hermes.domain.word import replace
-from hermes.state.settings.loader import LoadedSettings, auxiliary_model, model_of, model_routes
+from hermes.state.settings.loader import LoadedSettings
+from hermes.state.settings.model_access import auxiliary_model, model_of, model_routes
 
 log = logging.getLogger("hermes.app")
 _REAL_MODEL = "model.real."
@@ -165,7 +167,14 @@ class AgentModels:
         provider = self._models.provider(choice, settings)
         provider = self._quiet(ImageAttachingProvider(provider, self._media[agent], lambda model: facts))
         log.info("model.chosen agent=%s role=%s %s", agent, role, choice.line)
-        return ChosenModel(provider=provider, model=choice.model, facts=facts)
+        given = self._loaded.settings.auxiliary[role]
+        return ChosenModel(
+            provider=provider,
+            model=choice.model,
+            facts=facts,
+            effort=given.reasoning_effort,
+            timeout=given.timeout,
+        )
 
     def asker(self, agent: AgentId, clock: Clock) -> RoleModel:
         """Puts one question to the model of a role."""

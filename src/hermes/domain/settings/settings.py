@@ -16,9 +16,16 @@ from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, SettingDoc, setting
 from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.providers import (
+    NO_ENDPOINT_OPTIONS,
+    EndpointOptions,
+    ProviderRouting,
+    ProviderSettings,
+)
 from hermes.domain.settings.tool_loading import ToolLoading
 from hermes.domain.turn import BusyMode
 
+EFFORTS = ("", "none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra")
 AUTO = "auto"
 """The setting of a backend that leaves the choice to what works on this machine."""
 NO_NETWORK_WORD, OPEN_NETWORK_WORD = "none", "open"
@@ -50,15 +57,16 @@ class ModelSettings:
         "The key for it; a named provider reads `<PROVIDER>_API_KEY` instead.",
         env="OPENAI_API_KEY OPENROUTER_API_KEY",
     )
-    api_mode: str = setting(
-        "", "The wire format of that API; empty = the provider's own. There is `chat_completions`."
-    )
+    api_mode: str = setting("", "The wire format of that API; empty = the provider's own.")
     context_length: int | None = setting(
         None, "Tokens that the model reads and writes together; empty = what is known of it.", least=1
     )
     max_tokens: int | None = setting(
         None, "Tokens it may write per call; the provider's own limit if empty.", least=1
     )
+    path: str = setting("", "With the provider `local`: the GGUF file of the model.")
+    options: EndpointOptions = NO_ENDPOINT_OPTIONS
+    """What `providers` and `provider_routing` say of the endpoint; no setting of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +87,15 @@ class ModelFactSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuxiliaryModel:
-    """The model of a role beside the main one; what is empty is as for the main model. `timeout`,
-    `extra_body` and `reasoning_effort` are accepted and do nothing yet."""
+    """The model of a role beside the main one; what is empty is as for the main model."""
 
     model: str = setting("", "Its name.")
     provider: str = setting("", "Who serves it.")
     base_url: str = setting("", "Address of an OpenAI-compatible API.", form="url")
     api_key: Secret = setting(Secret(""), "The key for it; a named provider reads `<PROVIDER>_API_KEY`.")
+    timeout: float | None = setting(None, "Seconds that an answer may take.", least=1)
+    extra_body: str = setting("", "Fields that are added to its requests.", form="json")
+    reasoning_effort: str = setting("", "How hard it thinks; empty = as it likes.", choices=EFFORTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -625,6 +635,10 @@ class Settings:
     )
     default_agent: AgentId = setting(MAIN_AGENT, "The agent for whatever names none and no route matches.")
     models: dict[str, ModelFactSettings] = setting({}, "What you know of models, by their names.")
+    providers: dict[str, ProviderSettings] = setting(
+        {}, "Endpoints of your own, by name, and what is different at providers that Hermes knows."
+    )
+    provider_routing: ProviderRouting = field(default_factory=ProviderRouting)
     auxiliary: dict[str, AuxiliaryModel] = setting(
         {},
         "Models for other work than answering, by what they do: `title_generation`, `compression`, `vision`, "

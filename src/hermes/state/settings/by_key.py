@@ -23,7 +23,8 @@ from hermes.state.home.findings import SettingsFindings, nearest
 from hermes.state.home.textfile import TextFile, decode, read_text, replace_text, sole_writer
 from hermes.state.settings import key_places, names, reader
 from hermes.state.settings.dotenv import parse_dotenv, with_variable
-from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, check_text, key_variable, load_settings
+from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, check_text, load_settings
+from hermes.state.settings.model_access import key_variable
 from hermes.state.settings.names import BUILT_IN, PlatformNames
 from hermes.state.settings.secrets import looks_like_placeholder
 from hermes.state.settings.unsupported_limits import REMOVE, stop_at_limits, stop_at_variable

@@ -34,6 +34,7 @@ def arrange(root: YamlMapping, platforms: frozenset[str], findings: SettingsFind
         for name in names:
             if name in pairs:
                 _move(pairs, name, section, findings)
+    _move_custom_providers(pairs, findings)
     line, model = pairs.get("model", (1, None))
     if isinstance(model, YamlScalar) and not model.empty:
         pairs["model"] = (line, YamlMapping(pairs={"default": (line, model)}, line=line))
@@ -49,6 +50,22 @@ def arrange(root: YamlMapping, platforms: frozenset[str], findings: SettingsFind
     if isinstance(variables := terminal.get(_VARIABLES, (1, None))[1], YamlMapping):
         terminal[_VARIABLES] = (variables.line, _assignments(variables))
     return YamlMapping(pairs=pairs, line=root.line)
+
+
+def _move_custom_providers(pairs: dict[str, Pair], findings: SettingsFindings) -> None:
+    """`custom_providers: [{name: …}]`, the older form of `providers: {name: …}`."""
+    line, listed = pairs.get("custom_providers", (1, None))
+    if not isinstance(listed, YamlList):
+        return
+    del pairs["custom_providers"]
+    named: dict[str, Pair] = {}
+    for item in listed.items:
+        name = item.get("name") if isinstance(item, YamlMapping) else None
+        if isinstance(name, YamlScalar) and name.text.strip():
+            named[name.text.strip().lower().replace(" ", "-")] = (item.line, item)
+        else:
+            findings.problem(item.line, "A custom provider has no name.", "Begin it with “- name: …”.")
+    pairs["providers"] = _merged(pairs.get("providers"), (line, YamlMapping(pairs=named, line=line)))
 
 
 def _assignments(variables: YamlMapping) -> YamlNode:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -20,7 +19,7 @@ from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.domain.settings.settings import AuxiliaryModel, ModelSettings, Settings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.state.home.agent_homes import check_homes
@@ -32,7 +31,8 @@ from hermes.state.redaction.values import LEAST_LENGTH
 from hermes.state.settings import names
 from hermes.state.settings.dotenv import parse_dotenv
 from hermes.state.settings.key_places import arrange
-from hermes.state.settings.reader import API_SERVER, SettingsReader
+from hermes.state.settings.model_access import complete_model
+from hermes.state.settings.reader import SettingsReader
 from hermes.state.settings.secrets import Secrets, looks_like_placeholder, password_in
 from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
 from hermes.state.settings.values import SettingSpec, WrongValue, convert, fallback, knobs, sections
@@ -46,11 +46,8 @@ log = logging.getLogger("hermes.settings")
 S = TypeVar("S", bound="DataclassInstance")
 CONFIG_FILE = "config.yaml"
 SECRETS_FILE = ".env"
-_ROUTES = "model_routes."
 _CHOOSE = "Choose one that nobody guesses: at least twelve characters, with digits."
 _EXPOSED = "Others on this machine can read it."
-# Providers without a key of their own: they take OPENAI_API_KEY.
-_KEYLESS = frozenset({"", "auto", "custom", "openai", "ollama", "local", "vllm", "llamacpp", "lmstudio"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +73,16 @@ class LoadedSettings:
         """What is wrong with a value of `config.yaml`, for those who alone know what it may hold."""
         return SettingsError(message, file=self.file, line=self.lines.get(key), hint=hint)
 
+    def variable(self, name: str) -> str:
+        """What a variable says, a secret one too; empty if it is not set."""
+        return self.secrets.reveal(name) or self.variables.get(name, "")
+
     def find(self, account: str, variable: str) -> Secret | None:
         """What an operator said for a platform's variable, as a variable or as a key of its block; for
         `telegram@work`, what was said for that account."""
         machine = variable.lower() in names.OF_THE_MACHINE
         own = variable if machine else names.with_account(variable, read_platform(account)[1])
-        value = self.secrets.reveal(own) or self.variables.get(own, "")
-        if value:
+        if value := self.variable(own):
             return Secret(value)
         block = self.settings.platforms.get(account)
         if block is None:
@@ -230,14 +230,6 @@ def _agents_secrets(home: Path, settings: Settings) -> Iterator[str]:
             yield entry.value if names.is_key_like(entry.name) else password_in(entry.value)
 
 
-def key_variable(provider: str) -> str:
-    """The variable that holds the key of a provider."""
-    name = provider.lower()
-    if name in _KEYLESS or name.startswith("custom:"):
-        return "OPENAI_API_KEY"
-    return "".join(char if char.isalnum() else "_" for char in name.upper()) + "_API_KEY"
-
-
 def _check_home(home: Path) -> None:
     try:
         os.stat(home / CONFIG_FILE)
@@ -287,7 +279,10 @@ def _with_environment(
     changed: dict[str, Any] = {
         name: _overlaid(getattr(settings, name), variables) for name in sections(Settings)
     }
-    changed["model"] = _with_key(changed["model"], variables)
+    overlaid = replace(settings, **changed)
+    changed["model"] = complete_model(
+        overlaid, lambda name: variables[name].value if name in variables else ""
+    )
     blocks = dict(settings.platforms)
     accounts = _told_accounts(variables, platforms)
     for name in sorted(platforms | blocks.keys() | accounts):
@@ -340,84 +335,3 @@ def _from_variable(knob: SettingSpec, name: str, variable: _Variable) -> Any:
         message = f"{name} must be {error.expected}, not “{one_line(variable.value, 40)}”."
         variable.findings.problem(variable.line, message, error.remedy)
         return fallback(knob)
-
-
-def _with_key(model: ModelSettings, variables: Mapping[str, _Variable]) -> ModelSettings:
-    """The model with its provider's key. A key is never sent to a host that it was not made for."""
-    provider = model.provider.lower()
-    openrouter = variables.get("OPENROUTER_API_KEY")
-    if provider == "auto" and openrouter is not None:
-        try:
-            host = urlsplit(model.base_url).hostname or ""
-        except ValueError:
-            host = "unknown"
-        if not host or host == "openrouter.ai" or host.endswith(".openrouter.ai"):
-            return replace(model, provider="openrouter", api_key=Secret(openrouter.value))
-    key = variables.get(key_variable(provider))
-    return model if key is None else replace(model, api_key=Secret(key.value))
-
-
-def model_of(agent: AgentId, loaded: LoadedSettings) -> ModelSettings:
-    """An agent's model. One with a provider of its own gets that provider's key, never the gateway's."""
-    shared = loaded.settings.model
-    hosted = loaded.settings.agents.get(agent)
-    if hosted is None:
-        return shared
-    if hosted.provider in ("", shared.provider):
-        same = hosted.model in ("", shared.default)
-        return shared if same else replace(shared, default=hosted.model, context_length=None)
-    return ModelSettings(
-        default=hosted.model, provider=hosted.provider, api_key=_key(hosted.provider, loaded)
-    )
-
-
-def model_routes(loaded: LoadedSettings) -> dict[str, ModelSettings]:
-    """`platforms.api_server.model_routes` by alias. A name without a model leads nowhere and is left out."""
-    block = loaded.settings.platforms.get(API_SERVER, PlatformSettings())
-    values = {name: Secret(text) for name, text in block.extra.items()} | block.secrets
-    routes: dict[str, dict[str, Secret]] = {}
-    for name, value in values.items():
-        # The alias may have dots of its own; what is said of it has none.
-        alias, dot, key = name.removeprefix(_ROUTES).rpartition(".")
-        if name.startswith(_ROUTES) and dot:
-            routes.setdefault(alias, {})[key] = value
-    by_alias: dict[str, ModelSettings] = {}
-    for alias, route in routes.items():
-        if route.get("model"):
-            texts = {key: route[key].reveal() for key in ("model", "provider", "base_url") if key in route}
-            wanted = AuxiliaryModel(**texts, api_key=route.get("api_key", Secret("")))
-            by_alias[alias] = _beside(loaded.settings.model, wanted, loaded)
-        else:
-            log.warning("model_route.left_out alias=%s why=no model", one_line(alias, 60))
-    return by_alias
-
-
-def auxiliary_model(role: str, agent: AgentId, loaded: LoadedSettings) -> ModelSettings | None:
-    """The model that an agent has for a role; None if that is its main one."""
-    wanted = loaded.settings.auxiliary.get(role)
-    if wanted is None or wanted == AuxiliaryModel():
-        return None
-    main = model_of(agent, loaded)
-    provider = "" if wanted.provider == "auto" else wanted.provider
-    return _beside(main, replace(wanted, provider=provider, model=wanted.model or main.default), loaded)
-
-
-def _beside(shared: ModelSettings, wanted: AuxiliaryModel, loaded: LoadedSettings) -> ModelSettings:
-    """A model beside another one. Where it is served elsewhere it never gets the other's key."""
-    provider, base_url = wanted.provider, wanted.base_url
-    if provider in ("", shared.provider) and base_url in ("", shared.base_url):
-        key = wanted.api_key or shared.api_key
-        return replace(shared, default=wanted.model, api_key=key, context_length=None)
-    # The key without a name was made for the gateway's own address.
-    unnamed = not provider or (base_url and key_variable(provider) == key_variable(""))
-    return ModelSettings(
-        default=wanted.model,
-        provider=provider or "auto",
-        base_url=base_url,
-        api_key=wanted.api_key or (Secret("") if unnamed else _key(provider, loaded)),
-        max_tokens=shared.max_tokens,
-    )
-
-
-def _key(provider: str, loaded: LoadedSettings) -> Secret:
-    return loaded.secrets.get(key_variable(provider)) or Secret("")

@@ -15,6 +15,7 @@ from msgspec import Struct
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import UserError
+from hermes.domain.providers import PROVIDERS
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 from hermes.state.settings.values import knobs, sections
@@ -74,9 +75,9 @@ _GROUPS_LISTED = {
 }
 _LATER_SECTIONS = """terminal compression skills delegation security tool_output
     tool_loop_guardrails checkpoints web browser tts stt voice code_execution clarify
-    human_delay prompt_caching openrouter provider_routing updates model_catalog network lsp
+    human_delay prompt_caching openrouter updates model_catalog network lsp
     curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
-    privacy providers custom_providers credential_pool_strategies personalities
+    privacy credential_pool_strategies personalities
     platform_hints hooks mcp_servers"""
 _LATER_ROOT = """_config_version fallback_providers context_file_max_chars file_read_max_chars
     mcp_discovery_timeout prefill_messages_file hooks_auto_accept
@@ -111,7 +112,6 @@ AUXILIARY = {
 """The roles of models as Hermes Agent calls them in settings."""
 _LATER_TASKS = """web_extract skills_hub mcp memory_query_rewrite tts_audio_tags goal_judge curator
     background_review monitor profile_describer transient_retries"""
-_LATER_OF_A_TASK = frozenset({"timeout", "extra_body", "reasoning_effort"})
 _LATER_IN["auxiliary"] = _LATER_TASKS
 # Dotted keys; a section here covers everything below it.
 LATER = frozenset(
@@ -121,6 +121,9 @@ LATER = frozenset(
     + [f"gateway.{name}" for name in (*_LATER_ROOT.split(), "stt")]
 )
 
+PROVIDER_VARIABLES = sorted(
+    {name for spec in PROVIDERS.values() for name in (*spec.keys, spec.url_variable, *spec.places) if name}
+)
 PLATFORM_FIELDS = knobs(PlatformSettings)
 _BY_VARIABLE = {
     variable.removeprefix("<P>_").lower(): knob.name
@@ -147,8 +150,6 @@ def is_key_like(name: str) -> bool:
 def is_later(dotted: str) -> bool:
     """Whether Hermes Agent has this key and this program does not use it yet."""
     parts = dotted.split(".")
-    if len(parts) == 3 and parts[0] == "auxiliary" and parts[2] in _LATER_OF_A_TASK:
-        return parts[1] in AUXILIARY
     return any(".".join(parts[:count]) in LATER for count in range(1, len(parts) + 1))
 
 
@@ -196,7 +197,7 @@ def own_variables() -> list[str]:
         for key in keys.split()
         if key not in _TREES
     ]
-    return [*own, "HERMES_NO_PROBE", *(name.upper() for name in sorted(OF_THE_MACHINE))]
+    return [*own, *PROVIDER_VARIABLES, "HERMES_NO_PROBE", *(name.upper() for name in sorted(OF_THE_MACHINE))]
 
 
 def known_variables(platforms: PlatformNames = BUILT_IN) -> list[str]:

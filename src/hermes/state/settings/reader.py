@@ -3,6 +3,7 @@ counts as its default; where a default would widen rights, what was written wron
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hermes.domain.address import SourceKind, account_problem
 from hermes.domain.entry_points import entry_points
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.providers import find_provider
 from hermes.domain.settings import settings as declared
 from hermes.domain.settings.declaring import NONE_LISTED, Secret
 from hermes.domain.settings.egress import BrokeredSecret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
+from hermes.domain.settings.providers import ProviderModel, ProviderSettings
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.state.home.findings import SettingsFindings, is_slip, nearest
@@ -40,11 +43,11 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound="DataclassInstance")
 API_SERVER = "api_server"
 _HTTP_KEYS = own_keys(API_SERVER, ())
-_TABLES = """agents auxiliary models platforms quick_commands reset_by_type reset_by_platform routes
+_TABLES = """agents auxiliary models providers platforms quick_commands reset_by_type reset_by_platform routes
     platform_toolsets"""
 TABLES = tuple(_TABLES.split())
 """Settings that hold any number of sections, in the order of reading: others name agents."""
-_VOIDED = frozenset(("models", "quick_commands", "auxiliary"))
+_VOIDED = frozenset(("models", "quick_commands", "auxiliary", "providers"))
 _LIMITS = frozenset(
     knob.name
     for section in (declared.Settings, PlatformSettings, *values.sections(declared.Settings).values())
@@ -53,6 +56,14 @@ _LIMITS = frozenset(
 ) | {"platform_toolsets"}
 _OLDER_KINDS = {"dm": "private", "forum": "thread"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_SECRET_HEADERS = frozenset({"Authorization", "authorization", "Cookie", "cookie"})
+_CAPITAL = re.compile("(?<=[a-z0-9])[A-Z]")
+_OLDER_PROVIDER_KEYS = {
+    "url": "base_url",
+    "api": "base_url",
+    "default_model": "model",
+    "headers": "extra_headers",
+}
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 Entry = tuple[str, Any] | None
 """A section of a table under its name; None if it does not count."""
@@ -143,6 +154,8 @@ class SettingsReader:
             declared.QuickCommand: self.quick_command,
             declared.ModelFactSettings: self.model_facts,
             declared.AuxiliaryModel: self.auxiliary_model,
+            ProviderSettings: self.provider,
+            ProviderModel: self.provider_model,
             declared.ResetSettings: self.reset,
             declared.PlatformToolsets: self.toolsets,
             declared.PluginOptions: self.plugin_options,
@@ -262,6 +275,39 @@ class SettingsReader:
         before = self.findings.count
         model = self.section(declared.AuxiliaryModel, node, path)
         return None if self.findings.count > before else (AUXILIARY[name], model)
+
+    def provider(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
+        """An endpoint half of which cannot be read could be reached in a way that nobody meant."""
+        before = self.findings.count
+        if isinstance(node, YamlMapping):
+            node = YamlMapping(pairs=dict(self.snake_case(node, path)), line=node.line)
+            at_line, models = node.pairs.get("models", (line, None))
+            if isinstance(models, YamlList):
+                names = [item for item in models.items if isinstance(item, YamlScalar)]
+                listed = {item.text: (item.line, YamlScalar(text="", line=item.line)) for item in names}
+                node.pairs["models"] = (at_line, YamlMapping(pairs=dict(listed), line=at_line))
+        made = self.section(ProviderSettings, node, path)
+        if self.findings.count > before:
+            return None
+        if not made.base_url and find_provider(name) is None:
+            hint = "Give it a base_url."
+            self.findings.problem(line, f"{one_line(path)} has no address.", hint)
+            return None
+        return name.strip().lower(), made
+
+    def snake_case(self, node: YamlMapping, path: str) -> Iterator[tuple[str, tuple[int, YamlNode]]]:
+        """Keys as `base_url`, also where they are written as `baseUrl`; `api` and `url` are older names."""
+        for key, (line, child) in node.pairs.items():
+            own = _OLDER_PROVIDER_KEYS.get(key) or _CAPITAL.sub(lambda match: "_" + match[0].lower(), key)
+            if own != key and own in values.specs(ProviderSettings):
+                self.findings.note(
+                    line, f"{one_line(path)}.{one_line(key)} is read as {own}.", f"Write {own}."
+                )
+                key = own
+            yield key, (line, child)
+
+    def provider_model(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
+        return name, self.section(ProviderModel, node, path)
 
     def reset(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
         by_type = path.startswith("reset_by_type.")
@@ -523,7 +569,17 @@ class SettingsReader:
                 self.findings.problem(node.line, message, _remedy(error, path))
             return values.fallback(knob)
 
+    def json_object(self, knob: values.SettingSpec, node: YamlMapping, path: str) -> str:
+        """A mapping of any form, as JSON text. What looks like a credential in it is hidden in texts."""
+        flat: dict[str, Any] = {"extra": {}, "secrets": {}}
+        tree = self.own_key(flat, knob.name, node, path, knob.name)
+        for name in tree.keys() & _SECRET_HEADERS:
+            self.secrets[f"{path}.{name}"] = str(tree[name])
+        return json.dumps(tree, default=lambda secret: secret.reveal(), ensure_ascii=False)
+
     def checked_value(self, knob: values.SettingSpec, node: YamlNode, path: str) -> Any:
+        if knob.about.form == "json" and isinstance(node, YamlMapping):
+            return self.json_object(knob, node, path)
         if isinstance(node, YamlList) and knob.many:
             if not all(isinstance(item, YamlScalar) and _is_text(item, path) for item in node.items):
                 raise values.WrongValue(knob)

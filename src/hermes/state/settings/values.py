@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import types
@@ -27,6 +28,7 @@ _FORMS = {
     "url": "an address that begins with http:// or https://",
     "timezone": "a time zone that this machine knows",
     "patterns": "a list of regular expressions",
+    "json": "`name: value` lines",
 }
 
 
@@ -157,6 +159,8 @@ def _converted(knob: SettingSpec, text: str) -> Any:
             raise ValueError(text)
         return value
     if knob.about.form == "url" and not re.fullmatch(r"https?://[^\s/]\S*", text):
+        raise ValueError(text)
+    if knob.about.form == "json" and not isinstance(json.loads(text), dict):
         raise ValueError(text)
     if knob.about.form == "timezone":
         from zoneinfo import ZoneInfo

@@ -6,10 +6,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hermes.domain.providers import CHAT_COMPLETIONS
+
 if TYPE_CHECKING:
     from hermes.agent.models.endpoint import WireFormat
 
-CHAT_COMPLETIONS = "chat_completions"
+
 FORMATS = {CHAT_COMPLETIONS: "hermes.agent.models.formats.chat_completions.provider:ChatCompletions"}
 
 

@@ -11,7 +11,6 @@ from hermes.agent.models.formats.chat_completions.request import encode_request
 from hermes.domain.ports.agent import ModelRequest
 
 _PATH = "/chat/completions"
-_OPENAI = "https://api.openai.com/"
 
 
 class ChatCompletions:
@@ -30,8 +29,7 @@ class ChatCompletions:
         limits = [most for most in (endpoint.max_tokens, request.options.max_tokens) if most is not None]
         if limits:
             # OpenAI's newer models refuse the old name, and many other services do not know the new one.
-            new = endpoint.base_url.startswith(_OPENAI)
-            options["max_completion_tokens" if new else "max_tokens"] = min(limits)
+            options[endpoint.token_limit] = min(limits)
         if endpoint.stream:
             options |= {"stream": True, "stream_options": {"include_usage": True}}
         return encode_request(request, {**options, **endpoint.extra_body})
