@@ -87,7 +87,7 @@ OPTIONS: dict[str, str] = {
 }
 CHAT_OPTIONS = (
     "-q", "--query", "-z", "--oneshot", "-r", "--resume", "-c", "--continue", "-m", "--model",
-    "-t", "--toolsets",
+    "-t", "--toolsets", "--ignore-rules",
 )  # fmt: skip
 """Options of `chat` that may stand without it."""
 RUNNING = ("chat", "gateway", "cron")

@@ -14,7 +14,7 @@ from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.world import World
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.domain.toolbox import Toolbox
-from hermes.state.memory.files import PLACES, MemoryFiles, read_file
+from hermes.state.memory.files import PLACES, MemoryFiles, read_file, write_first_soul
 
 
 def test_each_name_has_its_place(tmp_path: Path) -> None:
@@ -59,10 +59,18 @@ async def test_memories_are_asked_side_by_side_and_told_in_their_order(tmp_path:
         profile=Profile(agent=MAIN_AGENT, home=tmp_path, settings=Settings()),
         toolbox=Toolbox(()),
         place=no_world,
+        files=lambda source, folder, session: None,
         model="m",
         clock=SystemClock(),
         memories={"first": First(), "second": Second()},
     )
     async with asyncio.timeout(30):
-        text = (await prompt.freeze(None, None)).text
-    assert 0 < text.index("# First\none") < text.index("# Second\ntwo")
+        text = (await prompt.freeze(None, None)).context or ""
+    assert 0 <= text.index("# First\none") < text.index("# Second\ntwo")
+
+
+def test_a_new_agent_gets_a_soul_to_change_and_keeps_its_own(tmp_path: Path) -> None:
+    write_first_soul(tmp_path, "You are new.")
+    assert read_file(tmp_path, "SOUL.md") == "You are new.\n"
+    write_first_soul(tmp_path, "You are newer.")
+    assert read_file(tmp_path, "SOUL.md") == "You are new.\n"

@@ -94,7 +94,8 @@ class Address(Struct, frozen=True, kw_only=True):
 
 class Source(Struct, frozen=True, kw_only=True):
     """Who wrote, and from where. Ids are the platform's stable ones, never display names. `folder` is the one
-    that a terminal was started in: sessions that begin there work in it."""
+    that a terminal was started in: sessions that begin there work in it, and in one that was started to
+    `ignore_rules`, without what SOUL.md and the project say."""
 
     address: Address
     kind: SourceKind
@@ -107,6 +108,7 @@ class Source(Struct, frozen=True, kw_only=True):
     roles: tuple[str, ...] = ()
     is_bot: bool = False
     folder: str | None = None
+    ignore_rules: bool = False
 
     @property
     def person(self) -> str | None:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from hermes.domain.address import LOCAL_DOOR, Source, SourceKind, read_platform, spell, spell_platform
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
+from hermes.domain.manner import Manner
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput
 from hermes.domain.word import replace
 
@@ -113,8 +114,9 @@ class Session(Struct, frozen=True, kw_only=True):
     commands and files start in `workspace`; None = in the agent's own.
 
     What stays the same for the model from the first turn on: `system_prompt`, the agent's own words;
-    `place_prompt`, those about the chat it began in; `tool_list`, its tools as they are sent, if they are
-    frozen with it. The first and the last are stored once for all sessions that have the same."""
+    `context_prompt`, those about its folder, its project and its day; `place_prompt`, those about the chat it
+    began in; `tool_list`, its tools as they are sent, if they are frozen with it. All but that of the place
+    are stored once for all sessions that have the same. `manner` is how it was asked to behave here."""
 
     id: SessionId
     agent: AgentId
@@ -127,8 +129,10 @@ class Session(Struct, frozen=True, kw_only=True):
     model: str | None = None
     busy_mode: str | None = None
     system_prompt: str | None = None
+    context_prompt: str | None = None
     place_prompt: str | None = None
     tool_list: str | None = None
+    manner: Manner | None = None
     ended: str | None = None
     expires_at: datetime | None = None
     yolo: bool = False
@@ -137,10 +141,11 @@ class Session(Struct, frozen=True, kw_only=True):
 
 class FrozenPrompt(Struct, frozen=True, kw_only=True):
     """What a session keeps for the model from its first turn on, so that the start of every request stays the
-    same byte for byte: the agent's own words, and its tools as they are sent if they are frozen too. Only
-    what holds for the whole agent belongs here: it is stored once, by its hash, for all sessions."""
+    same byte for byte: the agent's own words, those about the folder, the project and the day, and its tools
+    as they are sent if they are frozen too. Each is stored once, by its hash, for all sessions."""
 
     text: str
+    context: str | None = None
     tool_list: str | None = None
 
     def given_to(self, session: Session, place: str = "") -> Session:
@@ -150,6 +155,7 @@ class FrozenPrompt(Struct, frozen=True, kw_only=True):
         return replace(
             session,
             system_prompt=self.text,
+            context_prompt=self.context,
             tool_list=self.tool_list,
             place_prompt=place or session.place_prompt,
         )

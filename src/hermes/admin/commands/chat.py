@@ -42,6 +42,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         {"-m, --model NAME": "the model for this session", "-t, --toolsets A,B": "only these toolsets"},
     )
+    flag = {"--ignore-rules": "begin a session without SOUL.md and the files of the project"}
+    declare(parser, flag, action="store_true")
 
 
 def _chat(command: CliCommand) -> int:
@@ -129,7 +131,12 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
             named=self.asked.resume or self.asked.latest or None,
             latest=self.asked.latest is not None,
             attach=self.is_conversation and self.asked.prompt is None,
-            terminal=TerminalState(model=self.asked.model, folder=current_folder(), toolsets=wanted),
+            terminal=TerminalState(
+                model=self.asked.model,
+                folder=current_folder(),
+                ignore_rules=self.asked.ignore_rules,
+                toolsets=wanted,
+            ),
         )
 
 

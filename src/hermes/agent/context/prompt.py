@@ -1,4 +1,5 @@
-"""The system prompt: who the agent is, how it works, where it is, what it knows, what day it is.
+"""The system prompt in three tiers: who the agent is and how it works (`stable`), where it is and what its
+project says (`context`), what it knows and what day it is (`volatile`).
 
 Pure text from given parts. It is built once for a session and then kept, so what changes rarely stands first
 and nothing in it is finer than a day. Short on purpose: it is paid for with every request.
@@ -6,9 +7,12 @@ and nothing in it is finer than a day. Short on purpose: it is paid for with eve
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 
+from msgspec import Struct
+
+from hermes.agent.context.project_files import ProjectFile, cut
 from hermes.domain.ports.world import World
 
 MOST_BLOCK = 20_000
@@ -43,29 +47,49 @@ _RULES_OF = {
 _NOTES = "Notes in [square brackets] around a message come from the system you run in, not from the user."
 
 
+class PromptTiers(Struct, frozen=True, kw_only=True):
+    stable: str
+    context: str = ""
+    volatile: str = ""
+
+    def __str__(self) -> str:
+        return join_blocks(self.stable, self.context, self.volatile)
+
+
+def join_blocks(*blocks: str) -> str:
+    return "\n\n".join(block for block in blocks if block)
+
+
 def build_prompt(
     *,
     today: date,
     identity: str = "",
     tools: Collection[str] = (),
     environment: Mapping[str, str] | None = None,
+    files: Sequence[ProjectFile] = (),
     instructions: str = "",
     memory: Mapping[str, str] | None = None,
     model: str = "",
-) -> str:
+) -> PromptTiers:
     """The prompt, from what stays the same to what changes by the day. `identity` is SOUL.md, `environment`
-    facts by name (“folder”, “system”), `memory` blocks by title."""
+    facts by name (“folder”, “system”), `files` those of the project, `memory` blocks by title."""
     facts = [f"{name}: {value}" for name, value in (environment or {}).items() if value]
     runs_on = f" You run on the model {model}." if model else ""
-    blocks = [
-        _cut(identity) or IDENTITY,
-        _list("How you work", _rules(tools)),
-        _list("Where you are", facts),
-        _cut(instructions),
-        *(f"# {title}\n{_cut(text)}" for title, text in (memory or {}).items() if text.strip()),
-        f"Today is {today:%A, %Y-%m-%d}.{runs_on}",
-    ]
-    return "\n\n".join(block for block in blocks if block)
+    notes = (memory or {}).items()
+    return PromptTiers(
+        stable=join_blocks(
+            _cut(identity, "SOUL.md") or IDENTITY,
+            _list("How you work", _rules(tools)),
+            _cut(instructions, "agent.system_prompt"),
+        ),
+        context=join_blocks(
+            _list("Where you are", facts), *(f"# What {file.name} says\n{file.text}" for file in files)
+        ),
+        volatile=join_blocks(
+            *(f"# {title}\n{_cut(text, title)}" for title, text in notes if text.strip()),
+            f"Today is {today:%A, %Y-%m-%d}.{runs_on}",
+        ),
+    )
 
 
 def describe_world(world: World) -> dict[str, str]:
@@ -90,6 +114,5 @@ def _list(title: str, lines: list[str]) -> str:
     return "\n".join([f"# {title}", *(f"- {line}" for line in lines)]) if lines else ""
 
 
-def _cut(text: str) -> str:
-    text = text.strip()
-    return text if len(text) <= MOST_BLOCK else f"{text[:MOST_BLOCK].rstrip()}\n[cut here: it is longer]"
+def _cut(text: str, name: str) -> str:
+    return cut(text.strip(), MOST_BLOCK, name)

@@ -120,7 +120,8 @@ class AgentLoop:
     def system_prompt(self, session: Session) -> str:
         """What this session's model is told first. Once stored with the session, it never changes."""
         if session.system_prompt is not None:
-            return "\n\n".join(filter(None, (session.system_prompt, session.place_prompt)))
+            parts = (session.system_prompt, session.context_prompt, session.place_prompt)
+            return "\n\n".join(filter(None, parts))
         return self._system if isinstance(self._system, str) else self._system(session)
 
     async def run(self, run: Run) -> AsyncIterator[AgentEvent]:

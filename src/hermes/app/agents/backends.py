@@ -53,6 +53,7 @@ from hermes.domain.ports.world import (
     Backend,
     BackendRequest,
     Boundary,
+    Files,
     FolderRules,
     MakeBackend,
     NetworkRules,
@@ -371,6 +372,12 @@ class AgentBackends:
         if open_yet and self._gateway.probes.results is None:
             return None
         return await self.of_source(source, folder, session).place()
+
+    def project_files(self, source: Source | None, folder: str | None, session: str) -> Files | None:
+        """The files among which a project may tell how to work in it; none for strangers: their folder is
+        their own."""
+        trusted = Commander(source=source).is_trusted(self._gateway.settings())
+        return self.of_source(source, folder, session).files if trusted else None
 
     def _all(self) -> list[KeptBackend]:
         return self._gateway.of_agent(self._profile.agent, self._profile.home)

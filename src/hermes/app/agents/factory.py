@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes import plugins
+from hermes.agent.context.prompt import IDENTITY
 from hermes.agent.danger.paths import UserLocks
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall, SudoPassword
@@ -51,6 +52,7 @@ from hermes.domain.turn import Turn
 from hermes.domain.word import replace
 from hermes.state.files.media import MediaFiles
 from hermes.state.home.homes import agent_home
+from hermes.state.memory.files import write_first_soul
 from hermes.state.settings.loader import LoadedSettings, check_agent_secrets
 from hermes.state.settings.model_access import model_of
 from hermes.state.store.tables.search import recall_from
@@ -203,6 +205,8 @@ class AgentFactory:
     def _runtime(self, profile: Profile, store: Store, sources: dict[str, ToolSource]) -> Runtime:
         settings = profile.settings
         workspace = self.workspace(profile.home)
+        if self._overrides.workspace is None and not workspace.exists():
+            write_first_soul(profile.home, IDENTITY)
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         media = MediaFiles(profile.home / MEDIA, store, self._overrides.clock)
         tools = self._overrides.tools
@@ -216,6 +220,8 @@ class AgentFactory:
             profile=profile,
             toolbox=toolbox,
             place=backends.place,
+            files=backends.project_files,
+            window=lambda: self.models.window(profile.agent),
             model=model,
             clock=self._overrides.clock,
             memories=make_memories(profile, self._loaded),

@@ -5,20 +5,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from pathlib import Path
 
 from hermes import plugins
-from hermes.agent.context.prompt import IDENTITY, build_prompt, describe_world
+from hermes.agent.context.project_files import (
+    BLOCKED,
+    PROJECT_NAMES,
+    RULES,
+    UPWARD,
+    ProjectFile,
+    find_project_files,
+    most_chars,
+    scan,
+)
+from hermes.agent.context.prompt import IDENTITY, PromptTiers, build_prompt, describe_world, join_blocks
 from hermes.domain.address import Source
 from hermes.domain.border import Border, describe
 from hermes.domain.clock import Clock, zone_named
 from hermes.domain.concealing import Conceal
 from hermes.domain.errors import HermesError
-from hermes.domain.injection import Scan, findings
 from hermes.domain.ports.agent import Memory
-from hermes.domain.ports.world import World
+from hermes.domain.ports.world import Files, World
 from hermes.domain.session import FrozenPrompt, Session
 from hermes.domain.settings.settings import Profile
 from hermes.domain.text import one_line
@@ -30,9 +41,10 @@ log = logging.getLogger("hermes.app")
 BUILT_IN = "files"
 """The memory that each agent has: its own files."""
 _GOOD_FOR = 1.0
-BLOCKED = "[BLOCKED: SOUL.md is left out, for it {why}.]"
 NOTES_SECONDS = 8.0
 """How long a new session waits for a memory."""
+FILES_SECONDS = 5.0
+"""How long it waits for what its project says."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,31 +54,60 @@ class SystemPrompt:
     place: Callable[[Source | None, str | None, str], Awaitable[World | None]]
     """Where the commands of what comes from there run, in a session with this folder and id; None if that is
     not known yet."""
+    files: Callable[[Source | None, str | None, str], Files | None]
+    """The files there, as those commands see them; None for people whose folders hold no project."""
     model: str
     clock: Clock
     memories: Mapping[str, Memory]
     """By the names of their plugins, in the order of the prompt."""
+    window: Callable[[], int | None] = lambda: None
     conceal: Conceal = str
     """Takes loaded secrets out of it."""
     _notes: dict[str, Mapping[str, str]] = field(init=False, default_factory=dict)
-    _texts: dict[World | None, tuple[float, str]] = field(init=False, default_factory=dict)
+    _tiers: dict[tuple[World | None, bool, bool], tuple[float, PromptTiers]] = field(
+        init=False, default_factory=dict
+    )
 
     async def freeze(self, session: Session | None, source: Source | None) -> FrozenPrompt:
-        """The prompt as it is now, give or take a second; its text is the same for every session of the agent
-        whose commands run in the same world, and its tools for all that come from the same place."""
-        began_in = None if source is None else source.folder
-        world = await self._world(
-            source, began_in if session is None else session.workspace, "" if session is None else session.id
-        )
-        until, text = self._texts.get(world, (float("-inf"), ""))
-        if self.clock.monotonic() >= until:
-            # Side by side: a new session waits for all of it.
-            reading = asyncio.to_thread(self._identity)
-            identity, _ = await asyncio.gather(reading, asyncio.gather(*map(self._recall, self.memories)))
-            text = self._build(identity, world)
+        """The prompt as it is now, give or take a second; its texts are the same for every session of the
+        agent whose commands run in the same world, and its tools for all that come from the same place."""
+        folder = source.folder if session is None and source is not None else None
+        folder = folder if session is None else session.workspace
+        name, plain = "" if session is None else session.id, source is not None and source.ignore_rules
+        world = await self._world(source, folder, name)
+        files = None if world is None or plain else self.files(source, folder, name)
+        key = (world, plain, files is not None)
+        until, tiers = self._tiers.get(key, (float("-inf"), None))
+        if tiers is None or self.clock.monotonic() >= until:
+            tiers = await self._read_all(world, files, plain=plain)
             self._forget_old()
-            self._texts[world] = (self.clock.monotonic() + _GOOD_FOR, text)
-        return FrozenPrompt(text=text, tool_list=self.toolbox.freeze(session, source))
+            self._tiers[key] = (self.clock.monotonic() + _GOOD_FOR, tiers)
+        context = join_blocks(tiers.context, tiers.volatile)
+        tool_list = self.toolbox.freeze(session, source)
+        return FrozenPrompt(text=tiers.stable, context=context, tool_list=tool_list)
+
+    async def _read_all(self, world: World | None, files: Files | None, *, plain: bool) -> PromptTiers:
+        """Side by side: a new session waits for all of it."""
+        reading = _nothing() if plain else asyncio.to_thread(self._identity)
+        identity, project, _ = await asyncio.gather(
+            reading, self._project(world, files), asyncio.gather(*map(self._recall, self.memories))
+        )
+        return self._build(identity, world, project)
+
+    async def _project(self, world: World | None, files: Files | None) -> Sequence[ProjectFile]:
+        """What the project in the workspace says. Nobody waits long for it, and no sandbox is opened for
+        files that are not there."""
+        if world is None or files is None or not self.profile.settings.agent.context_files:
+            return ()
+        if world.host_files and not await asyncio.to_thread(_may_hold_project, world.workspace):
+            return ()
+        most = most_chars(self.profile.settings.context_file_max_chars, self.window())
+        try:
+            async with asyncio.timeout(FILES_SECONDS):
+                return await find_project_files(files, world.workspace, most)
+        except (HermesError, TimeoutError) as error:
+            log.warning("prompt.no_project agent=%s why=%s", self.profile.agent, describe(error))
+            return ()
 
     async def _recall(self, name: str) -> None:
         """Ask a memory for its notes; one that fails keeps nobody from talking, and its last notes stand."""
@@ -82,7 +123,7 @@ class SystemPrompt:
     def _forget_old(self) -> None:
         """Folders of sessions come and go."""
         now = self.clock.monotonic()
-        self._texts = {world: kept for world, kept in self._texts.items() if now < kept[0]}
+        self._tiers = {key: kept for key, kept in self._tiers.items() if now < kept[0]}
 
     async def _world(self, source: Source | None, folder: str | None, session: str) -> World | None:
         """None where the backend does not say; its commands will, when they are tried."""
@@ -94,29 +135,46 @@ class SystemPrompt:
 
     def build(self) -> str:
         """For a session that has none of its own."""
-        return self._build(self._identity(), None)
+        return str(self._build(self._identity(), None, ()))
 
     def _identity(self) -> str:
         text = read_file(self.profile.home, "SOUL.md")
-        if hits := findings(text, Scan.CONTEXT):
+        if hits := scan(text):
             log.warning("prompt.blocked file=SOUL.md why=%s", "; it ".join(hits))
-            return f"{IDENTITY}\n\n{BLOCKED.format(why=', '.join(hits))}"
+            return f"{IDENTITY}\n\n{BLOCKED.format(name='SOUL.md', why=', '.join(hits))}"
         return text
 
-    def _build(self, identity: str, world: World | None) -> str:
+    def _build(self, identity: str, world: World | None, project: Sequence[ProjectFile]) -> PromptTiers:
         settings = self.profile.settings
-        prompt = build_prompt(
+        tiers = build_prompt(
             today=_today(self.clock, settings.timezone),
             identity=identity,
             tools=[tool.name for tool in self.toolbox.loaded],
             environment=None if world is None else describe_world(world),
+            files=project,
             instructions=settings.agent.system_prompt,
             memory={
                 title: text for name in self.memories for title, text in self._notes.get(name, {}).items()
             },
             model=self.model,
         )
-        return self.conceal(prompt)
+        return PromptTiers(
+            stable=self.conceal(tiers.stable),
+            context=self.conceal(tiers.context),
+            volatile=self.conceal(tiers.volatile),
+        )
+
+
+async def _nothing() -> str:
+    return ""
+
+
+def _may_hold_project(workspace: str) -> bool:
+    """A quick look by our own eyes. What is there is read by the session's."""
+    here = Path(workspace)
+    above = (folder / name for folder in (here, *here.parents) for name in UPWARD)
+    names = (*PROJECT_NAMES, RULES)
+    return any(os.path.lexists(path) for path in (*(here / name for name in names), *above))
 
 
 def _today(clock: Clock, timezone: str) -> date:

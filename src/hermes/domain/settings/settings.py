@@ -125,6 +125,9 @@ class AgentSettings:
     )
     disabled_toolsets: Names = setting((), "Toolsets that no agent has; `*` = every one.", instead=EVERY_ONE)
     system_prompt: str = setting("", "Text added to the system prompt.")
+    context_files: bool = setting(
+        True, "Tell the model what files of the project say: HERMES.md, AGENTS.md, CLAUDE.md, .cursorrules."
+    )
     image_input_mode: str = setting(
         "auto",
         "Images of chats: shown to the model (`auto`, `native`), or only named to it (`text`, for one "
@@ -629,6 +632,11 @@ class Settings:
         (),
         "Beginnings of commands that nobody is asked about, like `npm run *`. They cover one plain command, "
         "without pipes, redirections or variables; never what is denied, always asked for or of Hermes.",
+    )
+    context_file_max_chars: int | None = setting(
+        None,
+        "Characters of one file of the project; empty = by the model's window, at least 20,000.",
+        least=1,
     )
     timezone: str = setting(
         "", "Like `Europe/Berlin`; empty = the machine's.", env="HERMES_TIMEZONE", form="timezone"

@@ -30,6 +30,7 @@ from hermes.entry.terminal.served_door import (
     local_caller,
     look_back,
     note_seen,
+    terminal_caller,
 )
 from hermes.stream.wire.socket import END, HELLO, PASSWORD, SEEN, TURN, encode, encode_seen
 
@@ -38,7 +39,7 @@ from hermes.stream.wire.socket import END, HELLO, PASSWORD, SEEN, TURN, encode, 
 
 @local_route("POST", "/control/enter", "Come in to a conversation.")
 async def enter(call: HttpCall, wish: SessionChoice) -> ResumedSession:
-    return await find_session_to_resume(call.gateway, local_caller(folder=wish.terminal.folder), wish)
+    return await find_session_to_resume(call.gateway, terminal_caller(wish.terminal), wish)
 
 
 @local_route("POST", "/control/recent", "Show a session with what was said in it last.")
@@ -137,8 +138,8 @@ async def happenings(call: HttpCall) -> web.StreamResponse:
 
 
 def _door(call: HttpCall, terminal: TerminalState | None = None) -> ServedDoor:
-    folder = None if terminal is None else terminal.folder
-    return ServedDoor(call.gateway, local_caller(folder=folder), terminal)
+    caller = local_caller() if terminal is None else terminal_caller(terminal)
+    return ServedDoor(call.gateway, caller, terminal)
 
 
 # --- the operator's commands -------------------------------------------------------------------------

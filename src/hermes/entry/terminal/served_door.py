@@ -52,6 +52,11 @@ def local_caller(agent: AgentId = MAIN_AGENT, folder: str | None = None) -> Call
     return Caller(agent=agent, source=source)
 
 
+def terminal_caller(terminal: TerminalState) -> Caller:
+    caller = local_caller(folder=terminal.folder)
+    return replace(caller, source=replace(caller.source, ignore_rules=terminal.ignore_rules))
+
+
 async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: SessionChoice) -> ResumedSession:
     """Find what somebody wants to go on with. What another terminal is just watching is left to it."""
     agent, wanted = caller.agent, wish.named

@@ -35,3 +35,14 @@ def read_file(home: Path, name: str) -> str:
     except OSError as error:
         log.warning("memory.unreadable file=%s why=%s", name, error.strerror)
         return ""
+
+
+def write_first_soul(home: Path, text: str) -> None:
+    """Give a new agent a SOUL.md to change; one that is there stays."""
+    try:
+        with open(home / "SOUL.md", "x", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+    except FileExistsError:
+        return
+    except OSError as error:
+        log.warning("memory.no_soul why=%s", error.strerror)

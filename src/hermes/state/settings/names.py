@@ -79,7 +79,7 @@ _LATER_SECTIONS = """terminal compression skills delegation security tool_output
     curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
     privacy credential_pool_strategies personalities
     platform_hints hooks mcp_servers"""
-_LATER_ROOT = """_config_version fallback_providers context_file_max_chars file_read_max_chars
+_LATER_ROOT = """_config_version fallback_providers file_read_max_chars
     mcp_discovery_timeout prefill_messages_file hooks_auto_accept
     max_concurrent_sessions reset_triggers session_store_max_age_days
     filter_silence_narration always_log_local"""

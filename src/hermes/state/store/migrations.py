@@ -264,6 +264,11 @@ USAGE = (
     "CREATE INDEX auxiliary_calls_session ON auxiliary_calls (session)",
 )
 
+PROMPT_TIERS = (
+    "ALTER TABLE sessions ADD COLUMN context TEXT",
+    "ALTER TABLE sessions ADD COLUMN manner BLOB",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -280,6 +285,7 @@ MIGRATIONS = (
     Migration(number=14, oldest=12, statements=WORKSPACES),
     Migration(number=15, oldest=12, statements=TRANSFERS),
     Migration(number=16, oldest=12, statements=USAGE),
+    Migration(number=17, oldest=12, statements=PROMPT_TIERS),
 )
 NEWEST = MIGRATIONS[-1].number
 

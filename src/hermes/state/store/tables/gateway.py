@@ -34,6 +34,7 @@ _PRUNED_WHOLE = (
 # What no session names: a handful a month, so the sessions are read only if there are texts of that age.
 _PRUNED_TEXTS = """DELETE FROM prompts WHERE made_at < ?1 AND hash NOT IN (
     SELECT prompt FROM sessions WHERE prompt IS NOT NULL
+    UNION SELECT context FROM sessions WHERE context IS NOT NULL
     UNION SELECT tools FROM sessions WHERE tools IS NOT NULL)"""
 _PRUNED_AT_ONCE = 5000
 _SESSIONS_AT_ONCE = 200

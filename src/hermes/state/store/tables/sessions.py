@@ -17,12 +17,12 @@ from hermes.state.store.codec import decode, encode, hash_text, stamp
 from hermes.state.store.table import BodyColumn, Columns, Db, Row, ScopedTable, readable
 from hermes.state.store.tables.usage import count_session
 
-_HASHED = {"system_prompt": "prompt", "tool_list": "tools"}
+_HASHED = {"system_prompt": "prompt", "context_prompt": "context", "tool_list": "tools"}
 """Fields that are kept in `prompts`, once for all sessions that have the same; the columns name them."""
 _SESSION = Columns(Session, "sessions", **_HASHED)
 _CHANGED = (
-    "title", "parent", "model", "busy_mode", "system_prompt", "place_prompt", "tool_list", "ended",
-    "updated_at", "expires_at", "yolo",
+    "title", "parent", "model", "busy_mode", "system_prompt", "context_prompt", "place_prompt", "tool_list",
+    "manner", "ended", "updated_at", "expires_at", "yolo",
 )  # fmt: skip
 _MOST_TEXTS = 256
 _CHANGES = _SESSION.assignments(*_CHANGED)
@@ -60,6 +60,7 @@ class FrozenTexts:
         return replace(
             session,
             system_prompt=self._text(session.system_prompt),
+            context_prompt=self._text(session.context_prompt),
             tool_list=self._text(session.tool_list),
         )
 
