@@ -45,8 +45,8 @@ ERRORS = [
     (500, openai("Context size has been exceeded.", type="server_error"), K.TOO_LONG),
     (400, {"object": "error", "message": "maximum context length is 8 tokens", "code": 400}, K.TOO_LONG),
     (500, openai("image input is not supported - hint: mmproj"), K.NO_IMAGES),
-    (429, openai("images per minute: not supported any more"), K.BUSY),
-    (429, openai("Rate limit reached"), K.BUSY),
+    (429, openai("images per minute: not supported any more"), K.LIMITED_UNTIL),
+    (429, openai("Rate limit reached"), K.LIMITED_UNTIL),
     (503, openai("Loading model", type="unavailable_error"), K.BUSY),
     (529, openai("Overloaded", type="overloaded_error"), K.BUSY),
     (408, openai("timeout"), K.BUSY),
@@ -67,7 +67,7 @@ ERRORS = [
 def test_the_kind_of_an_error(status: int, error: object, kind: FaultKind) -> None:
     found = fault(status, error)
     assert found.kind is kind, found
-    assert found.is_passing == (kind in (K.BUSY, K.BROKEN))
+    assert found.is_passing == (kind in (K.BUSY, K.BROKEN, K.LIMITED_UNTIL))
     assert "sk-abc" not in str(found)
 
 

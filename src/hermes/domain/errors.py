@@ -102,7 +102,7 @@ class FaultKind(StrEnum):
     BUSY = "busy"
     """The service has no room right now: try again soon."""
     LIMITED_UNTIL = "limited_until"
-    """This account has used its share and was told until when."""
+    """This account has used its share for now; mostly it was told until when."""
     NO_CREDIT = "no_credit"
     """Somebody has to pay, or another account has to be used."""
     BAD_KEY = "bad_key"
@@ -124,7 +124,8 @@ _PASSING = frozenset({FaultKind.BUSY, FaultKind.LIMITED_UNTIL, FaultKind.BROKEN}
 
 class ModelFault(HermesError):
     """A model gave no answer. The words are safe to show; `hint` says what a person can do about it, `quote`
-    what the service said. `after` (seconds) and `until` are what it said about trying again."""
+    what the service said. `after` (seconds) and `until` are what it said about trying again. `elsewhere` says
+    that another credential or model answers if the call is made again now."""
 
     def __init__(
         self,
@@ -145,6 +146,7 @@ class ModelFault(HermesError):
         self.after = after
         self.until = until
         self.only_this = only_this
+        self.elsewhere = False
 
     @property
     def is_passing(self) -> bool:

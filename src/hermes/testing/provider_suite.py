@@ -345,7 +345,7 @@ KINDS_BY_FAULT: Mapping[str, FaultKind] = {
     "quota_used_up": FaultKind.NO_CREDIT,
     "finish_content_filter": FaultKind.FILTERED,
     "huge_line": FaultKind.BAD_REQUEST,
-    "rate_limited": FaultKind.BUSY,
+    "rate_limited": FaultKind.LIMITED_UNTIL,
     "rate_limited_for_a_day": FaultKind.LIMITED_UNTIL,
     "overloaded": FaultKind.BUSY,
     "server_error": FaultKind.BROKEN,

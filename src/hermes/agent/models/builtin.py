@@ -27,6 +27,7 @@ def make_openai_compatible(settings: ModelSettings) -> HttpProvider:
     writes as text instead of making it counts."""
     from hermes.agent.models.client import ModelClient
     from hermes.agent.models.endpoint import HttpProvider, ModelEndpoint
+    from hermes.agent.models.login.services import account_headers
 
     here, options = is_local(settings.base_url), settings.options
     endpoint = ModelEndpoint(
@@ -35,7 +36,8 @@ def make_openai_compatible(settings: ModelSettings) -> HttpProvider:
         max_tokens=settings.max_tokens,
         deadlines=_deadlines(options, here),
         written_calls=here,
-        headers={name: text.reveal() for name, text in options.headers},
+        headers=account_headers(settings.base_url, settings.api_key.reveal())
+        | {name: text.reveal() for name, text in options.headers},
         extra_body=json.loads(options.extra_body or "{}"),
         token_limit=options.token_limit,
         reasoning=options.reasoning,

@@ -203,7 +203,7 @@ def fault_for(details: ModelErrorDetails, *, model: str, place: str) -> ModelFau
     """The fault that these details are. `place` is the address that was asked, without credentials."""
     rule = next((rule for rule in RULES if rule.fits(details)), None)
     kind = FaultKind.BAD_REQUEST if rule is None else rule.kind
-    if kind is FaultKind.BUSY and details.status == 429 and details.after is not None:
+    if kind is FaultKind.BUSY and details.status == 429:
         kind = FaultKind.LIMITED_UNTIL
     quote = f" (“{details.message}”)" if details.message else ""
     message, hint = _words(kind, details, model, place, quote)

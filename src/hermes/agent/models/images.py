@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from hermes.agent.context.transcript_messages import is_image
 from hermes.domain.errors import FaultKind, HermesError, ModelFault
-from hermes.domain.event import ToolFinished, UserSaid
+from hermes.domain.event import Notice, ToolFinished, UserSaid
 from hermes.domain.message import Attachment
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
@@ -25,6 +25,7 @@ MOST_BYTES = 32 * 1024 * 1024
 KEPT_SECONDS = 60.0
 _MOST_BLIND = 1000
 _UNTOLD = "image/png"
+_DROPPED = "{model} takes no pictures: it is told of them in words only."
 
 
 class _ImageCache:
@@ -106,6 +107,7 @@ class ImageAttachingProvider:
                 if begun or fault.kind is not FaultKind.NO_IMAGES:
                     raise
                 log.warning("pictures.refused model=%s why=%s", one_line(request.model), fault)
+                yield Notice(text=_DROPPED.format(model=one_line(request.model, 60)))
                 self._blind[latest if fault.only_this else (request.model, "")] = None
                 while len(self._blind) > _MOST_BLIND:
                     self._blind.popitem(last=False)

@@ -53,10 +53,12 @@ class ChosenModel(Struct, frozen=True, kw_only=True):
         for tries in range(1, _MOST_TRIES + 1):
             try:
                 async with asyncio.timeout(self.timeout):
-                    answer, usage = await self._answer(request)
+                    answer, usage = await self._answer(replace(request, retries_left=_MOST_TRIES - tries))
                 return answer, replace(priced(usage, self.facts), model=self.model)
             except (HermesError, TimeoutError) as error:
                 fault = as_model_fault(error) if isinstance(error, HermesError) else self._late()
+                if fault.elsewhere and tries < _MOST_TRIES:
+                    continue
                 if not fault.is_passing or tries == _MOST_TRIES:
                     raise fault from error
                 pause = 2.0**tries if fault.after is None else fault.after

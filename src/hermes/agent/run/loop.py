@@ -18,7 +18,7 @@ from hermes.agent.run.dispatch import Dispatcher, RoleModel
 from hermes.agent.run.links import LinkFilter
 from hermes.agent.run.opinion import SecondModel
 from hermes.agent.run.progress import TurnProgress, read_progress
-from hermes.agent.run.speech import ReplyStream, RetryBackoff, fault_sentence
+from hermes.agent.run.speech import BACKGROUND_SECONDS, ReplyStream, RetryBackoff, fault_sentence
 from hermes.agent.run.taint import has_read_foreign, has_read_outside, named_hosts
 from hermes.agent.run.toolbox import TurnTools, attended_tools, with_bridge
 from hermes.domain.call_options import NO_OPTIONS, CallOptions
@@ -41,7 +41,7 @@ from hermes.domain.session import Session
 from hermes.domain.tool import Tool
 from hermes.domain.toolbox import Toolbox
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
-from hermes.domain.turn import TurnAction
+from hermes.domain.turn import Cause, TurnAction
 from hermes.domain.usage import Usage, priced
 from hermes.domain.word import replace
 
@@ -228,7 +228,7 @@ class AgentLoop:
             provider=self._provider,
             clock=self._clock,
             retries=limits.retries,
-            patience=limits.patience,
+            patience=_patience(run, limits.patience),
             links=self._link_filter(run),
             late=run.late,
         )
@@ -291,6 +291,13 @@ class AgentLoop:
         if last.calls and progress.repeats == self._limits.repeats:
             return REPEATING.format(tool=progress.repeated, times=progress.repeats)
         return ""
+
+
+def _patience(run: Run, usual: RetryBackoff) -> RetryBackoff:
+    """Where nobody waits for the answer, a service may ask for more time."""
+    if run.turn.cause is not Cause.JOB and not run.turn.input.guidance.unattended:
+        return usual
+    return replace(usual, bearable=max(usual.bearable, BACKGROUND_SECONDS))
 
 
 def _options(run: Run) -> CallOptions:

@@ -23,12 +23,14 @@ from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provid
 from hermes.domain.word import replace
 
 _SHORTEST_RESTART = 4
+_MOST_MOVES = 20
+BACKGROUND_SECONDS = 600.0
+"""How long a call is waited for that nobody watches."""
 
 
 class RetryBackoff(Struct, frozen=True, kw_only=True):
-    """How long one waits before a call is made again: full jitter below a delay that doubles, or what the
-    other side told, neither above `longest` seconds. Where it told of more than `bearable`, one does not ask
-    again."""
+    """How long one waits before a call is made again: full jitter below a delay that doubles up to `longest`
+    seconds, or what the other side told. Where it told of more than `bearable`, one does not ask again."""
 
     first: float = 2.0
     longest: float = 60.0
@@ -39,7 +41,7 @@ class RetryBackoff(Struct, frozen=True, kw_only=True):
 
     def delay(self, tries: int, retry_after: float | None) -> float:
         if retry_after is not None:
-            return min(max(retry_after, 0.0), self.longest)
+            return max(retry_after, 0.0)
         return random.uniform(0.0, min(self.first * 2.0 ** (tries - 1), self.longest))
 
 
@@ -153,10 +155,10 @@ class ReplyStream:
         )
 
     async def hear(self, request: ModelRequest, scope: Scope) -> AsyncIterator[Live]:
-        tries = 0
+        tries = moves = 0
         while True:
             heard = self.heard
-            pieces = self._begin(replace(request, spoken=heard), scope)
+            pieces = self._begin(replace(request, spoken=heard, retries_left=self._retries - tries), scope)
             seam = self._seam = OverlapFilter(heard)
             self._stops = StopFilter(request.options.stop) if request.options.stop else None
             fault: ModelFault | None = None
@@ -174,6 +176,9 @@ class ReplyStream:
                         yield live
                     self.reply = self._whole(piece)
                     return
+            if fault is not None and fault.elsewhere and moves < _MOST_MOVES:
+                tries, moves = 0, moves + 1
+                continue
             tries += 1
             if fault is None or not self._may_pass(fault) or tries > self._retries:
                 self.fault = fault or self.fault
@@ -270,6 +275,7 @@ class ReplyStream:
             usage=end.usage,
             kept=end.kept,
             links_cut=self._links is not None and self._links.cut,
+            via=end.via,
         )
 
 

@@ -77,19 +77,23 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     history: Sequence[EarlierMessage] = ()
     """What a client says came before the transcript; it is told first."""
     options: CallOptions = NO_OPTIONS
+    retries_left: int = 0
+    """How often the call is still made again if it fails in passing; with none left, others are asked."""
     images: Mapping[str, str] | None = field(default_factory=dict)
     """The attached images that could be read, as data URLs by their `sha256`; None if the model takes none at
     all, not even by their addresses."""
 
 
 class ModelEnd(Struct, frozen=True, kw_only=True):
-    """The last thing a model call yields. `kept` is stored with the reply and handed back unread."""
+    """The last thing a model call yields. `kept` is stored with the reply and handed back unread; `via` is as
+    in `ModelSaid`."""
 
     calls: tuple[ToolCall, ...] = ()
     ending: Ending = Ending.STOP
     usage: Usage = field(default_factory=Usage)
     model: str = ""
     kept: Kept | None = None
+    via: str = ""
 
 
 ModelPiece = TextDelta | ThoughtDelta | Notice | ModelEnd

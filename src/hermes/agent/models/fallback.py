@@ -1,0 +1,123 @@
+"""The fallback chain: other models that answer when an agent's own cannot.
+
+Who answers is decided anew in every turn: the agent's own model first, unless it failed in the last minute.
+Within a turn it stays with whoever answered last. The change is said once in an answer, and noted with the
+reply; the prompt stays as it is. A call that had said words before it broke is gone on with by whoever hears
+them: its fault says that another model is ready."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from hermes.agent.models.remedies import Remedy, calls_for
+from hermes.domain.clock import Clock
+from hermes.domain.errors import HermesError, ModelFault, as_model_fault
+from hermes.domain.event import Notice
+from hermes.domain.ids import TurnId
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
+from hermes.domain.text import one_line
+from hermes.domain.word import replace
+
+log = logging.getLogger("hermes.models")
+COOLDOWN = timedelta(seconds=60)
+_MEMORY = "fallback"
+
+
+class FallbackModel(Struct, frozen=True, kw_only=True):
+    """A model of the chain. `name` is its provider, as people call it."""
+
+    provider: Provider
+    model: str
+    name: str
+
+
+class _TurnModel(Struct, frozen=True, kw_only=True):
+    """Who answers in a turn that has left the agent's own model: kept in the session's memory."""
+
+    turn: TurnId
+    place: int
+    told: bool = False
+    why: str = ""
+
+
+class FallbackProvider:
+    """The agent's own provider, and the chain behind it."""
+
+    def __init__(self, own: Provider, chain: Sequence[FallbackModel], clock: Clock) -> None:
+        self._own = own
+        self._chain = chain
+        self._clock = clock
+        self._failed: dict[tuple[int, str], datetime] = {}
+        """When the cooldown of a model ends, by its place in the chain and its name."""
+
+    async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        turn = request.entries[-1].turn if request.entries else TurnId("")
+        kept = request.memory.get(_MEMORY)
+        begun = kept if isinstance(kept, _TurnModel) and kept.turn == turn else None
+        place = self._first(request, -1)
+        place, told, why = (place or 0, False, "") if begun is None else (begun.place, begun.told, begun.why)
+        while True:
+            if place:
+                if not told:
+                    yield Notice(text=self._said(request, place, why))
+                told = True
+                request.memory[_MEMORY] = _TurnModel(turn=turn, place=place, told=True)
+            began = False
+            try:
+                async for piece in self._pieces(request, place):
+                    began = True
+                    yield piece
+                return
+            except HermesError as error:
+                fault = as_model_fault(error)
+                following = self._following(request, place, fault)
+                if following is None:
+                    raise fault from error
+                place, told, why = following, False, fault.message
+                request.memory[_MEMORY] = _TurnModel(turn=turn, place=place, why=why)
+                if began:
+                    fault.elsewhere = True
+                    raise fault from error
+
+    async def _pieces(self, request: ModelRequest, place: int) -> AsyncIterator[ModelPiece]:
+        if not place:
+            async for piece in self._own.call(request):
+                yield piece
+            return
+        model = self._chain[place - 1]
+        async for piece in model.provider.call(replace(request, model=model.model)):
+            if isinstance(piece, ModelEnd):
+                piece = replace(piece, via=piece.via or model.name)
+            yield piece
+
+    def _following(self, request: ModelRequest, place: int, fault: ModelFault) -> int | None:
+        """Who goes on after this fault; None if it is for somebody else to deal with, or nobody is left."""
+        if fault.elsewhere or not calls_for(fault, Remedy.NEXT_MODEL, request.retries_left):
+            return None
+        self._failed[self._key(request, place)] = self._clock.now() + COOLDOWN
+        following = self._first(request, place)
+        name = "none" if following is None else self._chain[following - 1].model
+        log.warning("model.fallback kind=%s from=%s to=%s", fault.kind, self._name(request, place), name)
+        return following
+
+    def _first(self, request: ModelRequest, after: int) -> int | None:
+        """The first model behind that place that did not fail just now."""
+        now = self._clock.now()
+        self._failed = {key: until for key, until in self._failed.items() if until > now}
+        places = range(after + 1, len(self._chain) + 1)
+        return next((place for place in places if self._key(request, place) not in self._failed), None)
+
+    def _key(self, request: ModelRequest, place: int) -> tuple[int, str]:
+        return place, self._name(request, place)
+
+    def _name(self, request: ModelRequest, place: int) -> str:
+        return self._chain[place - 1].model if place else request.model
+
+    def _said(self, request: ModelRequest, place: int, why: str) -> str:
+        reason = f" ({one_line(why, 120).rstrip('.')})" if why else ""
+        model = self._chain[place - 1]
+        return f"{one_line(request.model, 60)} cannot answer now{reason}: {model.model} by {model.name} does."

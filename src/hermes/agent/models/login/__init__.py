@@ -1,0 +1,1 @@
+"""Logins at model services that give tokens instead of keys."""
