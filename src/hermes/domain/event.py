@@ -91,7 +91,7 @@ class ModelSaid(Struct, frozen=True, kw_only=True):
     """One whole reply of the model, or, if `partial`, what was said before it was interrupted. Of `thought`,
     the last `thought_late` characters came after its first word. `links_cut` says that it was kept with an
     address cut short, which could have carried data away. `via` is the provider that answered in the place of
-    the agent's own, and `provider#label` the credential, where there are several."""
+    the agent's own, and behind a `#` the credential, where there are several."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()

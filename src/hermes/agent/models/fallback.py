@@ -91,7 +91,7 @@ class FallbackProvider:
         model = self._chain[place - 1]
         async for piece in model.provider.call(replace(request, model=model.model)):
             if isinstance(piece, ModelEnd):
-                piece = replace(piece, via=piece.via or model.name)
+                piece = replace(piece, via=f"{model.name}{piece.via}")
             yield piece
 
     def _following(self, request: ModelRequest, place: int, fault: ModelFault) -> int | None:

@@ -73,7 +73,7 @@ class PooledProvider:
                 async for piece in (await self._provider(credential)).call(request):
                     began = True
                     if several and isinstance(piece, ModelEnd):
-                        piece = replace(piece, via=f"{self._name}#{credential.label}")
+                        piece = replace(piece, via=f"#{credential.label}")
                     yield piece
                 return
             except HermesError as error:

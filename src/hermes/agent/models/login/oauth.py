@@ -44,7 +44,7 @@ class LoginCode(Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class OAuthTokens(Struct, frozen=True, kw_only=True):
+class LoginTokens(Struct, frozen=True, kw_only=True):
     """What a token server gave; without a new refresh token the old one stays."""
 
     access: Secret
@@ -81,7 +81,7 @@ async def request_code(login: DeviceLogin) -> LoginCode:
     )
 
 
-async def wait_for_tokens(login: DeviceLogin, code: LoginCode, *, sleep: Sleep, now: Now) -> OAuthTokens:
+async def wait_for_tokens(login: DeviceLogin, code: LoginCode, *, sleep: Sleep, now: Now) -> LoginTokens:
     """Ask until the person has decided. The server sets the pace, and may slow it down (RFC 8628, 3.5)."""
     interval, end = code.interval, now() + timedelta(seconds=code.seconds)
     while now() < end:
@@ -98,7 +98,7 @@ async def wait_for_tokens(login: DeviceLogin, code: LoginCode, *, sleep: Sleep, 
     raise UserError("Nobody typed in the code in time.", hint=f"Try again: hermes login {login.provider}")
 
 
-async def _asked(login: DeviceLogin, code: LoginCode, now: Now) -> OAuthTokens | None:
+async def _asked(login: DeviceLogin, code: LoginCode, now: Now) -> LoginTokens | None:
     grant = {"grant_type": _DEVICE_GRANT, "device_code": code.device, "client_id": login.client_id}
     status, answer = await _post(login, login.token_url, grant)
     match _word(answer, "error"):
@@ -116,7 +116,7 @@ async def _asked(login: DeviceLogin, code: LoginCode, now: Now) -> OAuthTokens |
             raise _refusal(login, status, answer)
 
 
-async def _polled(login: DeviceLogin, code: LoginCode, now: Now) -> OAuthTokens | None:
+async def _polled(login: DeviceLogin, code: LoginCode, now: Now) -> LoginTokens | None:
     asked = {"device_auth_id": code.device, "user_code": code.code}
     status, answer = await _post(login, login.poll_url, asked, as_json=True)
     if status in (403, 404):
@@ -138,7 +138,7 @@ async def _polled(login: DeviceLogin, code: LoginCode, now: Now) -> OAuthTokens 
     return _tokens(login, answer, now())
 
 
-async def refresh_tokens(login: DeviceLogin, refresh: Secret, now: datetime) -> OAuthTokens:
+async def refresh_tokens(login: DeviceLogin, refresh: Secret, now: datetime) -> LoginTokens:
     """New tokens for a refresh token, which may be used up by this."""
     asked = {"grant_type": "refresh_token", "client_id": login.client_id}
     headers: dict[str, str] = {}
@@ -152,7 +152,7 @@ async def refresh_tokens(login: DeviceLogin, refresh: Secret, now: datetime) -> 
     return _tokens(login, answer, now)
 
 
-def _tokens(login: DeviceLogin, answer: Mapping[str, Any], now: datetime) -> OAuthTokens:
+def _tokens(login: DeviceLogin, answer: Mapping[str, Any], now: datetime) -> LoginTokens:
     access = _word(answer, "access_token")
     if not access or not access.isascii() or not access.isprintable():
         raise Unreachable(f"{login.title} answers without an access token")
@@ -160,7 +160,7 @@ def _tokens(login: DeviceLogin, answer: Mapping[str, Any], now: datetime) -> OAu
     at = now + timedelta(seconds=_number(answer, "expires_in", _USUAL_LIFE))
     if "expires_in" not in answer and isinstance(ends, int | float):
         at = datetime.fromtimestamp(min(ends, 2**40), UTC)
-    return OAuthTokens(access=Secret(access), refresh=Secret(_word(answer, "refresh_token")), expires_at=at)
+    return LoginTokens(access=Secret(access), refresh=Secret(_word(answer, "refresh_token")), expires_at=at)
 
 
 def _refusal(login: DeviceLogin, status: int, answer: Mapping[str, Any]) -> Exception:
