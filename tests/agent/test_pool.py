@@ -140,7 +140,7 @@ async def test_a_refused_key_rests_and_the_next_one_answers(
     (said,) = answers(await driver.say("hello"))
     assert (said.text, said.via) == ("hi", "#b")
     cooldown = keys.credentials["a"].cooldown
-    assert cooldown is not None and cooldown.told == (after is not None)
+    assert cooldown is not None and cooldown.by_service == (after is not None)
     assert cooldown.until - keys.clock.now() == timedelta(seconds=seconds)
     await driver.say("more")
     await keys.clock.advance(seconds + 1)

@@ -26,8 +26,8 @@ def key(id: str, provider: str = "openrouter", **more: Any) -> Credential:
     return Credential(id=id, provider=provider, label=f"{id} key", key=Secret(f"sk-{id}"), **more)
 
 
-def resting(hours: float, *, told: bool = False) -> Cooldown:
-    return Cooldown(until=NOW + timedelta(hours=hours), kind=FaultKind.NO_CREDIT, told=told)
+def resting(hours: float, *, by_service: bool = False) -> Cooldown:
+    return Cooldown(until=NOW + timedelta(hours=hours), kind=FaultKind.NO_CREDIT, by_service=by_service)
 
 
 def test_what_is_stored_is_read_again_and_closed_to_others(tmp_path: Path) -> None:
@@ -35,10 +35,10 @@ def test_what_is_stored_is_read_again_and_closed_to_others(tmp_path: Path) -> No
     login = key("b", "nous", kind=CredentialKind.OAUTH, refresh=Secret("again"), expires_at=NOW)
     file.add(key("a"))
     file.add(login)
-    file.rest({"a": resting(1, told=True), "env:X#1": resting(2)}, NOW, {"a": 3})
+    file.rest({"a": resting(1, by_service=True), "env:X#1": resting(2)}, NOW, {"a": 3})
     assert stat.S_IMODE((tmp_path / AUTH_FILE).stat().st_mode) == 0o600
     read = CredentialFile(tmp_path).read()
-    assert read.of("openrouter") == [key("a", uses=3, cooldown=resting(1, told=True))]
+    assert read.of("openrouter") == [key("a", uses=3, cooldown=resting(1, by_service=True))]
     assert read.of("nous") == [login]
     outside = Credential.outside("openrouter", "X", Secret("sk-outside"))
     assert read.rested(replace(outside, id="env:X#1")).cooldown == resting(2)

@@ -29,12 +29,12 @@ class PoolStrategy(StrEnum):
 
 
 class Cooldown(Struct, frozen=True, kw_only=True):
-    """A credential that was refused with this `kind` is not used until then. `told` says that the service
-    named the time; otherwise it is our guess, and a call may be tried anyway if nothing else is left."""
+    """A credential that was refused with this `kind` is not used until then. `by_service` says that the
+    service named the time; otherwise it is our guess, and a call may be tried anyway if nothing is left."""
 
     until: datetime
     kind: FaultKind
-    told: bool = False
+    by_service: bool = False
 
 
 class Credential(Struct, frozen=True, kw_only=True):

@@ -40,7 +40,7 @@ class _TurnModel(Struct, frozen=True, kw_only=True):
 
     turn: TurnId
     place: int
-    told: bool = False
+    announced: bool = False
     why: str = ""
 
 
@@ -58,14 +58,14 @@ class FallbackProvider:
         turn = request.entries[-1].turn if request.entries else TurnId("")
         kept = request.memory.get(_MEMORY)
         begun = kept if isinstance(kept, _TurnModel) and kept.turn == turn else None
-        place = self._first(request, -1)
-        place, told, why = (place or 0, False, "") if begun is None else (begun.place, begun.told, begun.why)
+        begun = begun or _TurnModel(turn=turn, place=self._first(request, -1) or 0)
+        place, announced, why = begun.place, begun.announced, begun.why
         while True:
             if place:
-                if not told:
+                if not announced:
                     yield Notice(text=self._said(request, place, why))
-                told = True
-                request.memory[_MEMORY] = _TurnModel(turn=turn, place=place, told=True)
+                announced = True
+                request.memory[_MEMORY] = _TurnModel(turn=turn, place=place, announced=True)
             began = False
             try:
                 async for piece in self._pieces(request, place):
@@ -77,7 +77,7 @@ class FallbackProvider:
                 following = self._following(request, place, fault)
                 if following is None:
                     raise fault from error
-                place, told, why = following, False, fault.message
+                place, announced, why = following, False, fault.message
                 request.memory[_MEMORY] = _TurnModel(turn=turn, place=place, why=why)
                 if began:
                     fault.elsewhere = True

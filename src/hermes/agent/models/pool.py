@@ -92,7 +92,7 @@ class PooledProvider:
         living = [one for one in every if not one.dead and one.id not in tried]
         usable = [one for one in living if one.is_usable(now)]
         if not usable and self._alone and not tried:
-            guessed = [one for one in living if one.cooldown is not None and not one.cooldown.told]
+            guessed = [one for one in living if one.cooldown is not None and not one.cooldown.by_service]
             usable = sorted(guessed, key=_end)[:1]
         if not usable:
             raise self._exhausted(every)
@@ -107,11 +107,11 @@ class PooledProvider:
             case PoolStrategy.RANDOM:
                 return random.choice(usable)
             case PoolStrategy.LEAST_USED:
-                return min(usable, key=lambda one: one.uses + self._uses.get(one.id, 0))
+                return min(usable, key=lambda key: key.uses + self._uses.get(key.id, 0))
             case PoolStrategy.ROUND_ROBIN:
                 ids = [one.id for one in every]
                 last = ids.index(self._last) if self._last in ids else -1
-                return min(usable, key=lambda one: (ids.index(one.id) - last - 1) % len(ids))
+                return min(usable, key=lambda key: (ids.index(key.id) - last - 1) % len(ids))
 
     def _exhausted(self, every: Sequence[Credential]) -> ModelFault:
         resting = sorted((one for one in every if not one.dead and one.cooldown is not None), key=_end)
@@ -151,7 +151,7 @@ class PooledProvider:
         guess = BAD_KEY_SECONDS if fault.kind is FaultKind.BAD_KEY else LIMITED_SECONDS
         seconds = guess if fault.after is None else fault.after
         until = self._clock.now() + timedelta(seconds=seconds)
-        cooldown = Cooldown(until=until, kind=fault.kind, told=fault.after is not None)
+        cooldown = Cooldown(until=until, kind=fault.kind, by_service=fault.after is not None)
         uses, self._uses = self._uses, {}
         await self._access.rest(credential.id, cooldown, uses)
 

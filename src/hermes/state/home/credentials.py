@@ -110,7 +110,7 @@ class CredentialFile:
                 noted.pop(id, None)
                 if cooldown is not None:
                     noted[id] = {"until": cooldown.until.isoformat(), "kind": cooldown.kind.value}
-                    noted[id] |= {"told": True} if cooldown.told else {}
+                    noted[id] |= {"by_service": True} if cooldown.by_service else {}
             for id in [
                 id for id, one in noted.items() if (read := _read_cooldown(one)) is None or read.until <= now
             ]:
@@ -230,7 +230,11 @@ def _read_cooldown(noted: object) -> Cooldown | None:
         kind = FaultKind(str(noted.get("kind")))
     except ValueError:
         return None
-    return None if until is None else Cooldown(until=until, kind=kind, told=noted.get("told") is True)
+    return (
+        None
+        if until is None
+        else Cooldown(until=until, kind=kind, by_service=noted.get("by_service") is True)
+    )
 
 
 def _id(entry: dict[str, Any]) -> str:
