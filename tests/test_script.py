@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import os
 import subprocess
@@ -115,6 +116,23 @@ async def test_what_is_injected_is_stored_nowhere(tmp_path: Path, caplog: pytest
     for word in ("EPHEMERAL", "ONCE-ONLY", "PREFILL"):
         assert word.encode() not in kept and word not in caplog.text and word not in str(result["messages"])
     assert (tmp_path / "kept" / "sessions" / "my%2Fsession.jsonl").read_text().count("\n") == 4
+
+
+async def test_conversations_are_saved_as_samples(tmp_path: Path) -> None:
+    script = [Reply(text="It is blue.", reasoning="hm"), failure(400, "no")]
+    async with FakeModelServer(script) as server:
+        options: Any = {"base_url": server.base_url, "api_key": KEY, "save_trajectories": True}
+        with AIAgent("m", **options) as agent:
+            await agent.arun_conversation(f"my key is {KEY}")
+            await agent.arun_conversation("and now?")
+    (line,) = (tmp_path / "trajectory_samples.jsonl").read_text().splitlines()
+    sample = json.loads(line)
+    assert sample.keys() == {"conversations", "timestamp", "model", "completed"} and sample["completed"]
+    assert [turn["from"] for turn in sample["conversations"]] == ["system", "human", "gpt"]
+    assert sample["conversations"][2]["value"] == "<think>\nhm\n</think>\nIt is blue."
+    assert KEY not in line
+    (failed,) = (tmp_path / "failed_trajectories.jsonl").read_text().splitlines()
+    assert not json.loads(failed)["completed"]
 
 
 def test_a_folder_keeps_the_conversation(tmp_path: Path) -> None:

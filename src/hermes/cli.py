@@ -29,6 +29,11 @@ COMMANDS: dict[str, str] = {
     "sessions show": "print a conversation",
     "sessions export": "write a conversation as JSONL",
     "sessions delete": "delete a conversation permanently",
+    "batch run": "run many prompts from a file",
+    "batch list": "list the batch runs",
+    "batch status": "show how far a batch run is",
+    "batch export": "write a batch run as training samples",
+    "batch remove": "delete a batch run",
     "cron list": "list the scheduled jobs",
     "cron create": "create a job",
     "cron edit": "change a job",
@@ -90,7 +95,7 @@ CHAT_OPTIONS = (
     "-t", "--toolsets", "--ignore-rules",
 )  # fmt: skip
 """Options of `chat` that may stand without it."""
-RUNNING = ("chat", "gateway", "cron")
+RUNNING = ("chat", "gateway", "cron", "batch")
 """Commands with which an agent may run: their keys are kept out of its sight."""
 LEAST_SECRET = 6
 ERROR_LOG = "logs/errors.log"

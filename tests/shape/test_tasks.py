@@ -18,6 +18,7 @@ ALLOWED = {
         1,
         "writes the state file; the next change starts it again, the log hears of it",
     ),
+    "admin/batch/runner.py": "the command's own process: workers that it awaits",
     "admin/process/watchdog.py": "the watchdog's thread must not depend on the loop that it watches",
     "app/agents/factory.py": "wakes one session and is over; the log hears what it died of",
     "app/app.py": "the gateway's own life, its start and its drain: each is awaited where it begins",

@@ -199,17 +199,22 @@ def begin_session(key: SessionKey, source: Source, now: datetime) -> Session:
 BACKGROUND = "bg_"
 """How the ids of sessions begin that work on something beside a chat."""
 
+BATCHED = "batch_"
+"""How the ids of sessions begin that are items of a batch run. Run names have no “_”, so they do not mix."""
+
 BRANCHED = "branched"
 """How a session has ended that goes on in a fork of it."""
 
 
 class SessionFilter(Struct, frozen=True, kw_only=True):
     """Which sessions are meant: those begun through an account (`owner`), on a platform, and, unless
-    `children`, only those that stand for themselves. A fork does; what was split off by the way does not."""
+    `children`, only those that stand for themselves. A fork does; what was split off by the way does not.
+    Without `batched`, no items of batch runs."""
 
     owner: str | None = None
     platform: str | None = None
     children: bool = True
+    batched: bool = True
 
 
 EVERY_SESSION = SessionFilter()

@@ -38,7 +38,7 @@ from hermes.domain.message import Body
 from hermes.domain.pairing import Account
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OutboxRow, SearchHit
-from hermes.domain.session import Session
+from hermes.domain.session import Session, SessionFilter
 from hermes.domain.settings.live import SettingsReport
 from hermes.domain.text import one_line, storable
 from hermes.domain.tool import Grant
@@ -115,7 +115,8 @@ class SessionAnswer(msgspec.Struct, kw_only=True):
 
 @operation("GET", "sessions", "The sessions, the latest first.")
 async def list_sessions(desk: OperatorDesk, agent: str | None = None, limit: int = 20) -> list[Session]:
-    sessions = await desk.collect(lambda tx: tx.sessions.find("", limit), agent)
+    among = SessionFilter(batched=False)
+    sessions = await desk.collect(lambda tx: tx.sessions.find("", limit, among), agent)
     return sorted(sessions, key=lambda session: session.updated_at, reverse=True)[:limit]
 
 

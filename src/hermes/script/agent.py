@@ -60,6 +60,8 @@ from hermes.script.engine import GatewayThread
 from hermes.script.messages import as_records, content_text
 from hermes.state.home.homes import find_home
 from hermes.state.settings.loader import load_settings
+from hermes.state.settings.secrets import Secrets
+from hermes.stream.faces.trajectory import FAILED_SAMPLES, SAMPLES, make_trajectory
 from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.questions import for_people
 from hermes.stream.fold.steps import thoughts_of
@@ -102,6 +104,7 @@ class AgentOptions(TypedDict, total=False):
     session_id: str | None
     folder: str | Path | None
     workspace: str | Path | None
+    save_trajectories: bool
     ephemeral_system_prompt: str | None
     prefill_messages: Sequence[Message] | None
     tool_progress_callback: ToolProgress | None
@@ -294,6 +297,11 @@ class AIAgent:
             result = _result(app, session, turn.id, entries)
             if talk.stop_words is not None:
                 result["interrupt_message"] = talk.stop_words
+            if self._options.get("save_trajectories"):
+                runtime = await app.gateway.agents.get(MAIN_AGENT)
+                tools = list(runtime.toolbox.all.values())
+                sample = make_trajectory(visible(entries), tools).conversations
+                await asyncio.to_thread(_save_sample, sample, result, entries[-1].at, _redact(app))
             self._messages = result["messages"]
             return result
 
@@ -498,6 +506,30 @@ def _result(app: App, session: SessionId, turn: TurnId, entries: Sequence[Entry]
         "estimated_cost_usd": None,
         "cost_status": "unknown",
     }
+
+
+def _redact(app: App) -> Callable[[str], str]:
+    """Takes out what is loaded, and the key that the program gave."""
+    given = Secrets({"api_key": app.loaded.settings.model.api_key.reveal()})
+    return lambda text: given.redact(app.loaded.secrets.redact(text))
+
+
+def _save_sample(
+    conversations: Sequence[Mapping[str, str]],
+    result: Mapping[str, Any],
+    at: datetime,
+    redact: Callable[[str], str],
+) -> None:
+    """Add a conversation to a file of samples in the folder that the program works in."""
+    completed = result["completed"]
+    sample = {
+        "conversations": conversations,
+        "timestamp": at.isoformat(),
+        "model": result["model"],
+        "completed": completed,
+    }
+    with Path(SAMPLES if completed else FAILED_SAMPLES).open("a", encoding="utf-8") as file:
+        file.write(redact(json.dumps(sample, ensure_ascii=False)) + "\n")
 
 
 def _exit_reason(end: Record, replies: int, most: int) -> str:

@@ -21,6 +21,7 @@ from hermes.domain.rows import OpenWork
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.sse import encode_event
 from hermes.domain.turn import AnswerResult, Turn
+from hermes.entry import batches as batches
 from hermes.entry.desk import OPERATIONS, OperatorDesk, Perform
 from hermes.entry.http.site.endpoint import HttpCall, local_route
 from hermes.entry.terminal.door import ResumedSession, SessionChoice, TerminalState

@@ -21,6 +21,7 @@ RESOURCES = {
     "openapi": "api.openapi",
     "docs": "api.docs",
     "control": "owner",
+    "batches": "batches",
 }
 _ROOM = "hermes.entry.http."
 TAGS = {_ROOM + module: name for name, module in RESOURCES.items()}

@@ -10,7 +10,7 @@ from hermes.domain.address import Source
 from hermes.domain.errors import Lost, UserError
 from hermes.domain.handoff import Handoff
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.session import BRANCHED, EVERY_SESSION, Session, SessionFilter, SessionKey
+from hermes.domain.session import BATCHED, BRANCHED, EVERY_SESSION, Session, SessionFilter, SessionKey
 from hermes.domain.text import storable
 from hermes.domain.word import replace
 from hermes.state.store.codec import decode, encode, hash_text, stamp
@@ -151,6 +151,9 @@ def session_condition(among: SessionFilter) -> tuple[str, tuple[str, ...]]:
     if among.platform is not None:
         conditions.append("(substr(s.place, 1, length(?)) = ? OR substr(s.place, 1, length(?)) = ?)")
         values += [f"{among.platform}:"] * 2 + [f"{among.platform}@"] * 2
+    if not among.batched:
+        conditions.append("substr(s.id, 1, length(?)) != ?")
+        values += [BATCHED] * 2
     if not among.children:
         conditions.append(
             "NOT EXISTS (SELECT 1 FROM sessions parent WHERE parent.id = s.parent AND parent.ended IS NOT ?)"

@@ -1,0 +1,99 @@
+"""Runs the items of a batch run on the gateway of a home, several at a time.
+
+Its life: it asks the gateway how far the run is, then begins what was not begun and watches what is not over.
+The gateway keeps every item as a turn of its own, so nothing depends on this process: killed and started
+again it goes on where the run is by then, and a gateway that was killed takes its turns up again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct, field
+
+from hermes.admin.batch.distributions import Distribution, choose_toolsets
+from hermes.admin.batch.run_files import BatchManifest, DatasetItem
+from hermes.control.sessions.batches import BatchItem, ItemStanding
+from hermes.domain.ids import TurnId
+from hermes.domain.turn import TurnState
+from hermes.entry.terminal.door import GatewayGone, TerminalState
+from hermes.entry.terminal.remote import GatewayConnection, RemoteDoor
+
+T = TypeVar("T")
+
+
+class BatchProgress(Struct, kw_only=True):
+    """How far a run is; `tell` hears of each change."""
+
+    items: int
+    ended: Counter[TurnState] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    tell: Callable[[BatchProgress], None] = lambda progress: None
+
+    @property
+    def done(self) -> int:
+        return self.ended.total()
+
+    def add(self, standing: ItemStanding) -> None:
+        self.ended[standing.state] += 1
+        if standing.reason:
+            self.reasons[standing.reason] += 1
+        self.tell(self)
+
+
+class BatchRunner(Struct, frozen=True, kw_only=True):
+    line: GatewayConnection
+    manifest: BatchManifest
+    distribution: Distribution
+    workers: int
+    progress: BatchProgress
+
+    async def run(self, items: Sequence[DatasetItem]) -> None:
+        begun = {item.index: item for item in await self.standings()}
+        for standing in begun.values():
+            if not standing.state.open:
+                self.progress.add(standing)
+        left = iter([index for index in range(len(items)) if index not in begun or begun[index].state.open])
+        async with asyncio.TaskGroup() as group:
+            for number in range(self.workers):
+                group.create_task(self._work(items, left), name=f"batch worker {number}")
+
+    async def standings(self) -> list[ItemStanding]:
+        return await self.ask("/control/batch/items", list[ItemStanding], self.named)
+
+    @property
+    def named(self) -> dict[str, str]:
+        return {"run": self.manifest.name, "agent": self.manifest.agent}
+
+    async def _work(self, items: Sequence[DatasetItem], left: Iterator[int]) -> None:
+        for index in left:
+            standing = await self._begin(index, items[index])
+            if standing.turn is not None:
+                await self._watch(standing.turn)
+                standing = await self._begin(index, items[index])
+            self.progress.add(standing)
+
+    async def _begin(self, index: int, item: DatasetItem) -> ItemStanding:
+        """How far an item is; begun by this if nobody did before."""
+        run = BatchItem(
+            index=index,
+            prompt=item.prompt,
+            toolsets=choose_toolsets(self.distribution, self.manifest.name, index),
+            model=self.manifest.model,
+            folder=item.cwd,
+        )
+        return await self.ask("/control/batch/item", ItemStanding, {**self.named, "item": run})
+
+    async def _watch(self, turn: TurnId) -> None:
+        async for _ in RemoteDoor(self.line, TerminalState()).watch(turn, 0):
+            pass
+
+    async def ask(self, path: str, kind: type[T], body: Mapping[str, Any]) -> T:
+        """Ask until a gateway is there to answer: nothing of it does harm if it is heard twice."""
+        while True:
+            try:
+                return await self.line.ask(path, body, kind)
+            except GatewayGone:
+                await self.line.back()
