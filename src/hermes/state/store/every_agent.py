@@ -37,6 +37,9 @@ class WideDb:
             raise Refused("a new row belongs to one agent, not to all of them")
         return self._db.run(_widened(sql), *values)
 
+    def reserve(self, table: str, count: int) -> int:
+        raise Refused("a new row belongs to one agent, not to all of them")
+
 
 @cache
 def _widened(sql: str) -> str:

@@ -89,6 +89,9 @@ class StoreOptions(Struct, frozen=True, kw_only=True):
 
 
 DEFAULTS = StoreOptions()
+_BLOCK = 1000
+_LAST_NUMBER = """SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = ?), 0),
+    coalesce((SELECT max(n) FROM {table}), 0))"""
 
 
 class SqliteDb:
@@ -98,6 +101,7 @@ class SqliteDb:
         self.connection = connection
         self._execute = connection.execute
         self._tables: dict[AgentId, Tx] = {}
+        self._blocks: dict[str, range] = {}
 
     def tx(self, agent: AgentId) -> Tx:
         tx = self._tables.get(agent)
@@ -122,6 +126,19 @@ class SqliteDb:
         except apsw.ConstraintError as error:
             raise Refused(f"it is there already ({error})") from error
         return self.connection.changes()
+
+    def reserve(self, table: str, count: int) -> int:
+        """SQLite would write the last number down with each row, a page for every commit; so a block of them
+        is taken at once. If a unit that took one is undone, its numbers are above SQLite's own count, which
+        then follows them."""
+        block = self._blocks.get(table, range(0))
+        if len(block) < count:
+            last = self.value(_LAST_NUMBER.format(table=table), table)
+            block = range(last + 1, last + 1 + count + _BLOCK)
+            if not self.run("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", block[-1], table):
+                self.run("INSERT INTO sqlite_sequence VALUES (?, ?)", table, block[-1])
+        self._blocks[table] = block[count:]
+        return block[0]
 
     def close(self) -> None:
         self.connection.close()

@@ -39,6 +39,9 @@ class Db(Protocol):
     def run(self, sql: str, *values: Any) -> int:
         """Execute and return the number of rows changed."""
 
+    def reserve(self, table: str, count: int) -> int:
+        """The first of so many numbers for new rows of a table, above all that were ever given."""
+
 
 class TableFamily:
     """A family of tables on one connection."""

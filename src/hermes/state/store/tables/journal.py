@@ -17,11 +17,11 @@ from hermes.state.store.table import Row, ScopedTable, TableFamily
 
 _AT_ONCE = 16
 """Records of one statement."""
-_COPY = """INSERT INTO journal (session, seq, turn, at, kind, body)
+_COPY = """INSERT INTO journal (n, session, seq, turn, at, kind, body)
 WITH fresh (old, turn) AS MATERIALIZED (
   SELECT turn, 'turn_' || lower(hex(randomblob(10)))
   FROM (SELECT DISTINCT turn FROM journal WHERE session = ?1))
-SELECT ?2, seq, fresh.turn, at, kind, body FROM journal JOIN fresh ON journal.turn = fresh.old
+SELECT ?6 + seq, ?2, seq, fresh.turn, at, kind, body FROM journal JOIN fresh ON journal.turn = fresh.old
 WHERE session = ?1 AND seq <= ?3 AND old NOT IN (SELECT value FROM json_each(?4))
   AND 2 = (SELECT count(*) FROM sessions WHERE id IN (?1, ?2) AND agent = ?5)
 ORDER BY seq"""
@@ -43,9 +43,9 @@ class JournalTable(ScopedTable):
         for first in range(0, len(new), _AT_ONCE):
             some = new[first : first + _AT_ONCE]
             values: list[object] = [session, self._agent]
-            for entry in some:
+            for n, entry in enumerate(some, self._db.reserve("journal", len(some))):
                 kind, body = encode_record(entry.record)
-                values += (entry.seq, entry.turn, stamp(entry.at), kind, body.decode())
+                values += (n, entry.seq, entry.turn, stamp(entry.at), kind, body.decode())
             if self._db.run(_adding(len(some)), *values) != len(some):
                 self._say_lost(session, some[0].seq)
 
@@ -78,7 +78,8 @@ class JournalTable(ScopedTable):
         return row[0], row[1]
 
     def copy(self, session: SessionId, into: SessionId, upto: int, without: Collection[TurnId]) -> None:
-        self._db.run(_COPY, session, into, upto, json.dumps(list(without)), self._agent)
+        before = self._db.reserve("journal", max(upto, 1)) - 1
+        self._db.run(_COPY, session, into, upto, json.dumps(list(without)), self._agent, before)
         # What was allowed for the session goes along with the record of the answer.
         self._db.run(_COPY_GRANTS, session, into, self._agent)
 
@@ -103,9 +104,9 @@ class JournalTailTable(TableFamily):
 @cache
 def _adding(count: int) -> str:
     """The statement that adds so many records, if their session is there and nobody has their numbers."""
-    marks = [f"?{place}" for place in range(3, 3 + 5 * count)]
-    rows = ", ".join(f"({', '.join(marks[first : first + 5])})" for first in range(0, len(marks), 5))
-    return f"""INSERT INTO journal (session, seq, turn, at, kind, body)
+    marks = [f"?{place}" for place in range(3, 3 + 6 * count)]
+    rows = ", ".join(f"({', '.join(marks[first : first + 6])})" for first in range(0, len(marks), 6))
+    return f"""INSERT INTO journal (session, n, seq, turn, at, kind, body)
         SELECT ?1, * FROM (VALUES {rows}) WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?1 AND agent = ?2)
         ON CONFLICT DO NOTHING"""
 

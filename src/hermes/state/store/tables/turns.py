@@ -50,7 +50,8 @@ class TurnsTable(ScopedTable):
         if turn.agent != self._agent:
             raise Lost(f"a turn of agent {turn.agent} in the store of {self._agent}")
         there = "WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?2 AND agent = ?3)"
-        if not TURN.insert(self._db, turn, there, input=_plain(turn.input), epoch=epoch, since=since):
+        n = self._db.reserve("turns", 1)
+        if not TURN.insert(self._db, turn, there, n=n, input=_plain(turn.input), epoch=epoch, since=since):
             raise Lost(f"session {turn.session} is gone")
         if turn.input.guidance != NO_GUIDANCE:
             body = encode(turn.input.guidance)
