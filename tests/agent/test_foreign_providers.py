@@ -244,7 +244,7 @@ async def test_an_unknown_wire_format_is_told_with_those_there_are() -> None:
     settings = ModelSettings(default="a", base_url="http://x/v1", api_mode="telepathy")
     choice = await Models(probe=False).choose(settings)
     assert choice.line == "none: the wire format “telepathy” of model.api_mode is not known"
-    assert choice.hint == "Known: chat_completions."
+    assert choice.hint == "Known: chat_completions, codex_responses, responses, anthropic_messages."
 
 
 def test_ours_are_made_like_a_plugins() -> None:

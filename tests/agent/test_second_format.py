@@ -20,7 +20,8 @@ from hermes.domain.event import Ending, Kept
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.usage import Usage
-from hermes.testing.model_server import Dialect, FakeModelServer
+from hermes.testing.model_dialects import Dialect
+from hermes.testing.model_server import FakeModelServer
 from hermes.testing.provider_suite import CHECKS, KEY, LONG, PORT_CHECKS, DialectMake, ask, hear
 from tests.agent.test_openai_provider import deadlines
 
@@ -159,11 +160,16 @@ def write(chunk: Json) -> Json:
         took = {"prompt": used["prompt_tokens"], "completion": used["completion_tokens"]}
         took["cached"] = used["prompt_tokens_details"]["cached_tokens"]
         took["reasoning"] = used["completion_tokens_details"]["reasoning_tokens"]
+        took["cache_written"] = used["prompt_tokens_details"]["cache_write_tokens"]
         event["took"] = took
     return event
 
 
-DIALECT = Dialect(path="/v1/talk/", read=read, write=write)
+def write_each(chunk: Json | None) -> list[Json]:
+    return [] if chunk is None else [write(chunk)]
+
+
+DIALECT = Dialect(path="/v1/talk/", read=read, writer=lambda: write_each)
 
 
 # --- the contract ---

@@ -65,7 +65,7 @@ class ProviderSpec(Struct, frozen=True, kw_only=True):
     """A small one for work beside answering."""
     headers: tuple[tuple[str, str], ...] = ()
     token_limit: str = "max_tokens"
-    """The field that limits how much is written, in chat completions."""
+    """The field that limits how much is written, in chat completions; empty if it takes no limit at all."""
     reasoning: ReasoningField = ReasoningField.NONE
     caching: CacheStyle = CacheStyle.AUTOMATIC
     facts: str = ""
@@ -275,6 +275,7 @@ _LISTED = (
         auth=ProviderAuth.OAUTH_DEVICE_CODE,
         model="gpt-5.5",
         aux_model="gpt-5.4-mini",
+        token_limit="",
         caching=CacheStyle.KEY,
         facts="openai",
     ),

@@ -24,7 +24,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """A request as it came. `body` is its parsed JSON, or None if it had none or it did not parse."""
+    """A request as it came. `body` is its parsed JSON, or None if it had none or it did not parse, as a chat
+    completion whatever its wire format; `wire` is the JSON as it was sent, and `raw` its bytes."""
 
     number: int
     method: str
@@ -32,6 +33,8 @@ class ModelRequest:
     headers: Mapping[str, str]
     body: Any
     at: datetime
+    wire: Any = None
+    raw: bytes = b""
 
     def _asked(self, name: str) -> Any:
         return self.body.get(name) if isinstance(self.body, dict) else None

@@ -1,4 +1,4 @@
-"""A fake model server on loopback that speaks OpenAI's HTTP API and misbehaves on demand.
+"""A fake model server on loopback: it speaks our wire formats, each at its address, and misbehaves on demand.
 
 `FakeModelServer(script)` serves inside a test; `python -m hermes.testing.model_server` serves from a
 process of its own, so that it outlives the program under test. What is said is in `model_script`.
@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ from typing import Any, Literal, NamedTuple, Self, TextIO, assert_never
 from aiohttp import web
 
 from hermes.domain.usage import Usage
-from hermes.domain.word import replace
+from hermes.testing.model_dialects import CHAT, DIALECTS, Dialect, Write
 from hermes.testing.model_script import (
     Call,
     Cut,
@@ -76,19 +76,21 @@ class Response:
     cut: Cut | None
 
 
-def response_to(request: ModelRequest, said: Said) -> Response:
+def response_to(request: ModelRequest, said: Said, dialect: Dialect = CHAT) -> Response:
     """Turn a reply into status, headers and timed pieces of a body."""
+    write = dialect.writer()
     length: int | None = None
     cut = said.cut
     if isinstance(said, Reply) and request.streams and said.streams:
         headers = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
-        pieces = _stream(request, said)
+        pieces = _stream(request, said, write, dialect.closing)
         cut = None if said.endless else cut
     else:
         if isinstance(said, RawReply):
-            headers, body = _retry_after(said.retry_after, request.at), said.body
+            headers, body = _retry_after(said.retry_after, request.at), _error_body(said, dialect)
         else:
-            headers, body = {"Content-Type": "application/json"}, _encode(_completion(request, said))
+            (whole,) = write(_completion(request, said))
+            headers, body = {"Content-Type": "application/json"}, _encode(whole)
         pieces = iter([Piece(0.0, body)])
         length = None if cut is not None and cut.then is Then.END else len(body)
     status = said.status if isinstance(said, RawReply) else 200
@@ -100,6 +102,13 @@ def response_to(request: ModelRequest, said: Said) -> Response:
     if said.pace.write is not None:
         pieces = _sliced(pieces, said.pace.write)
     return Response(status=status, headers=headers, pieces=pieces, length=length, pace=said.pace, cut=cut)
+
+
+def _error_body(said: RawReply, dialect: Dialect) -> bytes:
+    """An error in the shape of the format; what is no error of ours stays as it is."""
+    if dialect.error is None or said.status < 400 or not said.body.startswith(b'{"error"'):
+        return said.body
+    return _encode(dialect.error(said.status, json.loads(said.body)["error"]))
 
 
 def _retry_after(told: RetryAfter | None, now: datetime) -> dict[str, str]:
@@ -162,7 +171,7 @@ def _usage(request: ModelRequest, reply: Reply) -> Json:
         "prompt_tokens": used.prompt,
         "completion_tokens": used.completion,
         "total_tokens": used.prompt + used.completion,
-        "prompt_tokens_details": {"cached_tokens": used.cached},
+        "prompt_tokens_details": {"cached_tokens": used.cached, "cache_write_tokens": used.cache_written},
         "completion_tokens_details": {"reasoning_tokens": used.reasoning},
     }
 
@@ -203,14 +212,14 @@ def _deltas(reply: Reply) -> Iterator[Json]:
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
-def _stream(request: ModelRequest, reply: Reply) -> Iterator[Piece]:
+def _stream(request: ModelRequest, reply: Reply, write: Write, closing: bytes) -> Iterator[Piece]:
     framing = reply.framing
     opening = framing.opening
     not_yet = {"usage": None} if request.wants_usage else {}
 
     def event(*choices: Json, **more: object) -> bytes:
         chunk = _envelope(request, "chat.completion.chunk") | {"choices": list(choices)} | more
-        return framing.before_each + _event(_warped(reply, chunk), framing)
+        return b"".join(framing.before_each + _event(told, framing) for told in write(_warped(reply, chunk)))
 
     def spoken(delta: Mapping[str, object], finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": dict(delta), "logprobs": None, "finish_reason": finish}
@@ -230,35 +239,16 @@ def _stream(request: ModelRequest, reply: Reply) -> Iterator[Piece]:
     if request.wants_usage:
         yield Piece(0.0, event(usage=_usage(request, reply)))
     if framing.done:
-        yield Piece(0.0, framing.before_each + framing.prefix + b"[DONE]" + framing.newline * 2)
+        last = b"".join(framing.before_each + _event(told, framing) for told in write(None))
+        mark = framing.before_each + framing.prefix + closing + framing.newline * 2 if closing else b""
+        yield Piece(0.0, last + mark)
 
 
-def _event(chunk: Json, framing: Framing) -> bytes:
-    lines = _encode(chunk, indent=1 if framing.lines_per_event == "many" else None).split(b"\n")
-    return b"".join(framing.prefix + line + framing.newline for line in lines) + framing.newline
-
-
-# --- other wire formats ------------------------------------------------------------------------------
-
-
-def _as_it_is(data: Json) -> Json:
-    return data
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
-    """Another wire format, spoken on top of this one: `read` turns its requests into chat completions, and
-    `write` turns a chunk or a completion into its own event or answer. `path` is how its addresses begin."""
-
-    path: str = "/v1/chat/completions"
-    read: Callable[[Json], Json] = _as_it_is
-    write: Callable[[Json], Json] = _as_it_is
-
-    def spoken(self, said: Said) -> Said:
-        if isinstance(said, RawReply) or self.write is _as_it_is:
-            return said
-        warp = said.warp or _as_it_is
-        return replace(said, warp=lambda data: self.write(warp(data)))
+def _event(told: Json, framing: Framing) -> bytes:
+    """One event, with its name if it has one."""
+    lines = _encode(told, indent=1 if framing.lines_per_event == "many" else None).split(b"\n")
+    name = b"event: " + told["type"].encode() + framing.newline if "type" in told else b""
+    return name + b"".join(framing.prefix + line + framing.newline for line in lines) + framing.newline
 
 
 # --- the server ----------------------------------------------------------------------------------
@@ -298,7 +288,7 @@ class FakeModelServer:
         log: Path | None = None,
         dialect: Dialect | None = None,
     ) -> None:
-        self._dialect = dialect or Dialect()
+        self._dialects = DIALECTS.values() if dialect is None else (dialect,)
         self._respond: Respond = script if callable(script) else in_order(script)
         self._key = key
         self._models = tuple(models)
@@ -363,14 +353,17 @@ class FakeModelServer:
             body = json.loads(raw) if raw else None
         except ValueError:
             body = None
-        if isinstance(body, dict):
-            body = self._dialect.read(body)
+        wire, dialect = body, self._dialect(request.path)
+        if isinstance(body, dict) and dialect is not None:
+            body = dialect.read(body)
         seen = ModelRequest(
             number=len(self.requests) + 1,
             method=request.method,
             path=request.path_qs,
             headers=request.headers,
             body=body,
+            wire=wire,
+            raw=raw,
             at=datetime.now(UTC),
         )
         self.requests.append(seen)
@@ -378,13 +371,17 @@ class FakeModelServer:
         self._write_log("request", told | {"headers": _shown(seen.headers)})
         return seen
 
+    def _dialect(self, path: str) -> Dialect | None:
+        return next((dialect for dialect in self._dialects if path.startswith(dialect.path)), None)
+
     def _answer(self, request: ModelRequest) -> Said:
         path = request.path.partition("?")[0]
+        dialect = self._dialect(path)
         if not path.startswith("/v1/"):
             return failure(404, f"Unknown path {path}")
-        if self._key is not None and request.headers.get("Authorization") != f"Bearer {self._key}":
+        if self._key is not None and (dialect or CHAT).key(request.headers) != self._key:
             return failure(401, "Incorrect API key provided", code="invalid_api_key")
-        if path.startswith(self._dialect.path):
+        if dialect is not None:
             if request.method != "POST":
                 return failure(405, f"Not allowed to {request.method} here")
             if not request.messages:
@@ -395,7 +392,8 @@ class FakeModelServer:
         return failure(404, f"Unknown path {path}")
 
     async def _send(self, request: web.Request, seen: ModelRequest) -> web.StreamResponse:
-        response = response_to(seen, self._dialect.spoken(self._answer(seen)))
+        dialect = self._dialect(request.path)
+        response = response_to(seen, self._answer(seen), dialect or CHAT)
         progress = _Progress()
         ended = Ended.CLIENT_LEFT
         try:
@@ -421,7 +419,8 @@ class FakeModelServer:
 
 
 def _shown(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: "***" if name.lower() == "authorization" else text for name, text in headers.items()}
+    secret = ("authorization", "x-api-key")
+    return {name: "***" if name.lower() in secret else text for name, text in headers.items()}
 
 
 def _model_list(names: Sequence[str]) -> RawReply:

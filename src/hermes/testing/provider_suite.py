@@ -1,8 +1,8 @@
 """What every provider must do, checked against the fake model server.
 
 `CHECKS` are coroutine functions of a `Make`, which is given the server's address and makes a provider that
-gives up after so many seconds of silence. A provider of another wire format than chat completions is made by
-a `DialectMake`. `PORT_CHECKS` need no server: they are for every provider, also one that asks nobody. Each
+gives up after so many seconds of silence. A provider of a wire format that the server does not speak is made
+by a `DialectMake`. `PORT_CHECKS` need no server: they are for every provider, also one that asks nobody. Each
 raises AssertionError where the provider fails.
 """
 
@@ -27,8 +27,9 @@ from hermes.domain.tool import Tool, ToolCall, ToolContext, ToolResult
 from hermes.domain.turn import EarlierMessage, Speaker
 from hermes.domain.usage import Usage
 from hermes.domain.word import replace
+from hermes.testing.model_dialects import Dialect
 from hermes.testing.model_script import FAULTS, WORDS, Call, Fault, Pace, Reply, Script, Then, echo
-from hermes.testing.model_server import Dialect, Ended, FakeModelServer, refusing_address, unreachable_address
+from hermes.testing.model_server import Ended, FakeModelServer, refusing_address, unreachable_address
 
 QUICK = 0.4
 """Seconds a provider waits for anything where nothing comes."""
@@ -189,7 +190,7 @@ async def check_calls(make: Make) -> None:
 
 
 async def check_usage(make: Make) -> None:
-    usage = Usage(prompt=100, completion=20, cached=64, reasoning=5)
+    usage = Usage(prompt=100, completion=20, cached=64, reasoning=5, cache_written=16)
     async with _serving(make, [Reply(text="ok", usage=usage)]) as (_, provider):
         assert (await hear(provider, ask("go"))).whole.usage == usage
 

@@ -7,7 +7,8 @@ is, without the images, and encoded with each request: a picture is larger than 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Self
 
 from msgspec import Struct, field
 
@@ -20,7 +21,13 @@ Images = Mapping[str, str] | None
 EncodeMessage = Callable[[transcript.ModelMessage, Images], bytes]
 """One message in a wire format. Images are data URLs by their hash; one that is missing is told of in words,
 and so are all if there is no such mapping."""
+Between = Callable[[transcript.Role | None, transcript.Role], bytes]
+"""What stands before a message of the second role that follows one of the first."""
 _NO_IMAGES: Mapping[str, str] = {}
+
+
+def _nothing(before: transcript.Role | None, role: transcript.Role) -> bytes:
+    return b""
 
 
 class EncodedPrompt(Struct, kw_only=True):
@@ -37,12 +44,20 @@ class _EncodedTranscript(Struct, kw_only=True):
     model: str
     notes: Mapping[int, str]
     conversation: transcript.ContextFold
+    between: Between
     first: Entry | None = None
     last: Entry | None = None
     count: int = 0
     sealed: list[bytes] = field(default_factory=list)
     roles: list[transcript.Role] = field(default_factory=list)
     pictured: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, request: ModelRequest, fold: transcript.ContextFold, between: Between) -> Self:
+        notes = dict(request.notes)
+        return cls(
+            shared=request.shared, model=request.model, notes=notes, conversation=fold, between=between
+        )
 
     def leads_to(self, request: ModelRequest) -> bool:
         """Whether the request begins with what was encoded. The ends tell: an undo takes from the end, a
@@ -62,10 +77,14 @@ class _EncodedTranscript(Struct, kw_only=True):
             self.first, self.last, self.count = entries[0], entries[-1], len(entries)
         for place in range(len(self.sealed), len(self.conversation.sealed)):
             message = self.conversation.sealed[place]
+            self.roles.append(message.role)
             if message.images:
                 self.pictured.append(place)
-            self.sealed.append(b"" if message.images else encode(message, _NO_IMAGES))
-            self.roles.append(message.role)
+            self.sealed.append(b"" if message.images else self.encoded(place, _NO_IMAGES, encode))
+
+    def encoded(self, place: int, images: Images, encode: EncodeMessage) -> bytes:
+        before = self.roles[place - 1] if place else None
+        return self.between(before, self.roles[place]) + encode(self.conversation.sealed[place], images)
 
     def with_images(self, images: Images, encode: EncodeMessage) -> list[bytes]:
         """The sealed messages, each whole."""
@@ -73,7 +92,7 @@ class _EncodedTranscript(Struct, kw_only=True):
             return self.sealed
         whole = list(self.sealed)
         for place in self.pictured:
-            whole[place] = encode(self.conversation.sealed[place], images)
+            whole[place] = self.encoded(place, images, encode)
         return whole
 
 
@@ -84,15 +103,30 @@ def _ends_with_results(request: ModelRequest) -> bool:
     return request.history[-1].by is Speaker.TOOL and not said
 
 
-def encode_prompt(request: ModelRequest, encode: EncodeMessage, *, format: str) -> EncodedPrompt:
-    """The messages of a request. `format` names the wire format: what it keeps is its own."""
-    key = f"encoded.{format}"
+def encode_prompt(
+    request: ModelRequest,
+    encode: EncodeMessage,
+    *,
+    format: str,
+    variant: str = "",
+    between: Between = _nothing,
+    results_show: bool = False,
+    kept: bool = True,
+) -> EncodedPrompt:
+    """The messages of a request. `format` names the wire format: what it keeps is its own, and left out
+    unless `kept`. A format that writes the same message in several ways names each `variant`. What stands
+    `between` messages is at the beginning of their parts."""
+    key = ".".join(filter(None, ("encoded", format, variant, "" if kept else "bare")))
     warm = request.memory.get(key)
     if not isinstance(warm, _EncodedTranscript) or not warm.leads_to(request):
-        notes = dict(request.notes)
-        fold = transcript.ContextFold(shared=request.shared, format=format, model=request.model, notes=notes)
-        warm = _EncodedTranscript(shared=request.shared, model=request.model, notes=notes, conversation=fold)
-        request.memory[key] = warm
+        fold = transcript.ContextFold(
+            shared=request.shared,
+            format=format if kept else "",
+            model=request.model,
+            notes=dict(request.notes),
+            results_show=results_show,
+        )
+        warm = request.memory[key] = _EncodedTranscript.of(request, fold, between)
     warm.take(request.entries, encode)
     images = request.images
     tail = warm.conversation.tail()
@@ -112,8 +146,16 @@ def encode_prompt(request: ModelRequest, encode: EncodeMessage, *, format: str) 
             sealed, roles = sealed[1:], roles[1:]
         else:
             before[-1], tail = transcript.joined(before[-1], tail[0]), tail[1:]
-    return EncodedPrompt(
-        parts=[*(encode(message, images) for message in before), *sealed]
-        + [encode(message, images) for message in tail],
-        roles=[*(message.role for message in before), *roles, *(message.role for message in tail)],
-    )
+    if before and sealed:
+        # The first of these was encoded as the first of all.
+        place = len(warm.sealed) - len(sealed)
+        first = between(before[-1].role, roles[0]) + encode(warm.conversation.sealed[place], images)
+        sealed = [first, *sealed[1:]]
+    every = [*(message.role for message in before), *roles, *(message.role for message in tail)]
+
+    def encoded(messages: Sequence[transcript.ModelMessage], start: int) -> Iterator[bytes]:
+        for place, message in enumerate(messages, start):
+            yield between(every[place - 1] if place else None, message.role) + encode(message, images)
+
+    parts = [*encoded(before, 0), *sealed, *encoded(tail, len(every) - len(tail))]
+    return EncodedPrompt(parts=parts, roles=every)

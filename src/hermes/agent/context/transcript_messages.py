@@ -61,7 +61,8 @@ class Role(StrEnum):
 
 class ModelMessage(Struct, frozen=True, kw_only=True):
     """`calls` are a reply's; `call` is what a tool's message is the result of; `images` came with words of
-    the user's, which may be none then. `kept` is what the service wants back with a reply, unread."""
+    the user's, which may be none then, or with a result, where the format can show them there. `kept` is what
+    the service wants back with a reply, unread."""
 
     role: Role
     text: str = ""
@@ -79,7 +80,9 @@ class _Reply(Struct, kw_only=True):
     calls: tuple[ToolCall, ...]
     results: dict[CallId, str] = field(default_factory=dict)
     images: list[Attachment] = field(default_factory=list)
-    """What the results show. In most formats a result is text alone: pictures follow behind all."""
+    """What the results show, where a result is text alone: pictures follow behind all."""
+    shown: dict[CallId, tuple[Attachment, ...]] = field(default_factory=dict)
+    """What each result shows, where a result can have pictures."""
     kept: str = ""
 
     def join(self, text: str, reply: ModelSaid, kept: str) -> None:
@@ -92,7 +95,12 @@ class _Reply(Struct, kw_only=True):
     def messages(self) -> list[ModelMessage]:
         reply = ModelMessage(role=Role.ASSISTANT, text=self.text, calls=self.calls, kept=self.kept)
         results = (
-            ModelMessage(role=Role.TOOL, call=call.id, text=self.results.get(call.id, _NO_RESULT))
+            ModelMessage(
+                role=Role.TOOL,
+                call=call.id,
+                text=self.results.get(call.id, _NO_RESULT),
+                images=self.shown.get(call.id, ()),
+            )
             for call in self.calls
         )
         return [reply, *results]
@@ -100,12 +108,20 @@ class _Reply(Struct, kw_only=True):
 
 class ContextFold:
     """The fold. `sealed` only grows; `tail()` is what the rest looks like if nothing more comes. What was
-    kept for another `format` or `model` than these is left out."""
+    kept for another `format` or `model` than these is left out. If `results_show`, results keep their
+    pictures; otherwise these follow as a message of the user's."""
 
     def __init__(
-        self, *, shared: bool = False, format: str = "", model: str = "", notes: Mapping[int, str] = NO_NOTES
+        self,
+        *,
+        shared: bool = False,
+        format: str = "",
+        model: str = "",
+        notes: Mapping[int, str] = NO_NOTES,
+        results_show: bool = False,
     ) -> None:
         self._notes = notes
+        self._results_show = results_show
         self.sealed: list[ModelMessage] = []
         self._shared = shared
         self._format = format
@@ -168,7 +184,11 @@ class ContextFold:
         if reply is None or call in reply.results or all(call != one.id for one in reply.calls):
             return
         reply.results[call] = result_text(result)
-        reply.images += filter(is_image, result.attachments)
+        images = tuple(filter(is_image, result.attachments))
+        if self._results_show:
+            reply.shown[call] = images
+        else:
+            reply.images += images
 
     def _hear(self, words: str, images: tuple[Attachment, ...] = ()) -> None:
         if self._reply is not None:

@@ -15,8 +15,10 @@ from yarl import URL
 
 from hermes.agent.models.assembly import MOST_TEXT, ReplyAssembly, ReplyBody
 from hermes.agent.models.client import Deadlines, ModelClient, ModelHttpResponse
+from hermes.agent.models.facts import family_facts
 from hermes.agent.models.faults import MOST_ERROR_BYTES, fault_for, read_error
 from hermes.domain.errors import ModelFault
+from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import ModelPiece, ModelRequest
 from hermes.domain.providers import CacheStyle, ReasoningField
 from hermes.domain.settings.declaring import Secret
@@ -40,6 +42,9 @@ class ModelEndpoint(Struct, frozen=True, kw_only=True):
     token_limit: str = "max_tokens"
     reasoning: ReasoningField = ReasoningField.NONE
     caching: CacheStyle = CacheStyle.AUTOMATIC
+    facts: Callable[[str], ModelFacts] = family_facts
+    without: frozenset[str] = frozenset()
+    """Features that the service refused, by the names of `faults.QUIRKS`: requests do without them."""
 
 
 class WireFormat(Protocol):
@@ -129,7 +134,9 @@ class HttpProvider:
     def _url(self, model: str) -> URL:
         path = self._wire.path(model)
         if path != self._path:
-            self._path, self._target = path, URL(f"{self._base}{path}")
+            # Some addresses are known with the version in them, some without.
+            again = path.startswith("/v1/") and self._base.path.endswith("/v1")
+            self._path, self._target = path, URL(f"{self._base}{path.removeprefix('/v1') if again else path}")
         return self._target
 
     @cached_property

@@ -79,6 +79,10 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     options: CallOptions = NO_OPTIONS
     retries_left: int = 0
     """How often the call is still made again if it fails in passing; with none left, others are asked."""
+    cache_key: str = ""
+    """Leads requests with the same beginning to the same cache of a service; tells nothing else."""
+    cache_ttl: str = ""
+    """How long a service keeps what it cached, `5m` or `1h`; empty is as it likes."""
     images: Mapping[str, str] | None = field(default_factory=dict)
     """The attached images that could be read, as data URLs by their `sha256`; None if the model takes none at
     all, not even by their addresses."""

@@ -57,7 +57,11 @@ class ModelSettings:
         "The key for it; a named provider reads `<PROVIDER>_API_KEY` instead.",
         env="OPENAI_API_KEY OPENROUTER_API_KEY",
     )
-    api_mode: str = setting("", "The wire format of that API; empty = the provider's own.")
+    api_mode: str = setting(
+        "",
+        "The wire format of that API: `chat_completions`, `codex_responses` (or `responses`), "
+        "`anthropic_messages`; empty = the provider's own.",
+    )
     context_length: int | None = setting(
         None, "Tokens that the model reads and writes together; empty = what is known of it.", least=1
     )

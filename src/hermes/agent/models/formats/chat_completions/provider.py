@@ -27,7 +27,7 @@ class ChatCompletions:
     def encode(self, request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
         options: dict[str, object] = {}
         limits = [most for most in (endpoint.max_tokens, request.options.max_tokens) if most is not None]
-        if limits:
+        if limits and endpoint.token_limit:
             # OpenAI's newer models refuse the old name, and many other services do not know the new one.
             options[endpoint.token_limit] = min(limits)
         if endpoint.stream:

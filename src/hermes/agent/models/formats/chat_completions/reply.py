@@ -55,6 +55,7 @@ class _Choice(msgspec.Struct):
 
 class _TokenDetails(msgspec.Struct):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
 
 
@@ -66,13 +67,14 @@ class _WireUsage(msgspec.Struct):
     prompt_cache_hit_tokens: int | None = None
 
     def read(self) -> Usage:
-        cached = self.prompt_tokens_details.cached_tokens if self.prompt_tokens_details else None
+        read = self.prompt_tokens_details or _TokenDetails()
         thought = self.completion_tokens_details
         return Usage(
             prompt=self.prompt_tokens or 0,
             completion=self.completion_tokens or 0,
-            cached=cached or self.prompt_cache_hit_tokens or 0,
+            cached=read.cached_tokens or self.prompt_cache_hit_tokens or 0,
             reasoning=(thought.reasoning_tokens if thought else None) or 0,
+            cache_written=read.cache_write_tokens or 0,
         )
 
 

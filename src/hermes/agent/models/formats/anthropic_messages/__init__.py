@@ -1,0 +1,1 @@
+"""Anthropic's Messages format, which Claude, several other vendors and llama.cpp speak."""

@@ -1,0 +1,178 @@
+"""The Messages format, outward: a request as bytes.
+
+Each message of the transcript is encoded as the blocks it has; what opens and closes the messages around
+them stands between. So all results of a reply are in one message, as the API wants them. Breakpoints of the
+cache are put in last, into bytes that are otherwise the same as before."""
+
+from __future__ import annotations
+
+import json
+
+from hermes.agent.call_repair import read_arguments
+from hermes.agent.context.encoded import EncodedPrompt, Images, encode_prompt
+from hermes.agent.context.transcript_messages import ModelMessage, Role
+from hermes.agent.models.encoding import (
+    EncodedTools,
+    dump,
+    in_order,
+    output_limit,
+    parameters,
+    read_marks,
+    refuse_options,
+    split_data_url,
+    wire_arguments,
+    wire_name,
+    words_and_pictures,
+)
+from hermes.agent.models.endpoint import ModelEndpoint
+from hermes.agent.models.formats.anthropic_messages.reply import NAME
+from hermes.agent.models.formats.anthropic_messages.thinking import encode_effort
+from hermes.domain.call_options import NO_OPTIONS
+from hermes.domain.errors import FaultKind, ModelFault
+from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.tool import Tool
+
+USUAL_LIMIT = 8192
+"""Tokens of a reply, which this API wants to be told, where nobody knows what the model can write."""
+
+
+def encode_request(request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
+    known = output_limit(request, endpoint) or endpoint.facts(request.model).max_output or USUAL_LIMIT
+    head: dict[str, object] = {"model": request.model, "max_tokens": known}
+    if endpoint.stream:
+        head["stream"] = True
+    if request.options is not NO_OPTIONS:
+        head |= _encode_options(request, endpoint, known)
+    mark = _mark(request) if "cache_marks" not in endpoint.without else b""
+    parts = [dump({**head, **endpoint.extra_body})[:-1]]
+    if request.tools:
+        tools = _tools(request.tools)
+        parts += [b',"tools":[', b",".join([*tools[:-1], _marked(tools[-1], mark)]), b"]"]
+    if request.system:
+        system = dump({"type": "text", "text": request.system})
+        parts += [b',"system":[', _marked(system, mark), b"]"]
+    prompt = encode_prompt(
+        request,
+        encode_blocks,
+        format=NAME,
+        between=_between,
+        results_show=True,
+        kept="kept" not in endpoint.without,
+    )
+    return b"".join((*parts, b',"messages":[', *_with_breakpoints(prompt, mark), b"]}]}"))
+
+
+def _between(before: Role | None, role: Role) -> bytes:
+    speaker = b"assistant" if role is Role.ASSISTANT else b"user"
+    if before is None:
+        return b'{"role":"' + speaker + b'","content":['
+    if (before is Role.ASSISTANT) is (role is Role.ASSISTANT):
+        return b","
+    return b']},{"role":"' + speaker + b'","content":['
+
+
+# --- caching -------------------------------------------------------------------------------------
+
+
+def _mark(request: ModelRequest) -> bytes:
+    ttl = b',"ttl":"1h"' if request.cache_ttl == "1h" else b""
+    return b',"cache_control":{"type":"ephemeral"' + ttl + b"}}"
+
+
+def _marked(block: bytes, mark: bytes) -> bytes:
+    return block[:-1] + mark if mark else block
+
+
+def _with_breakpoints(prompt: EncodedPrompt, mark: bytes) -> list[bytes]:
+    """Two of the four breakpoints: where the request before this one ended, which is before the last reply,
+    and where this one does. So what was written then is found at once, however many blocks came since:
+    without the first, nothing is found that lies more than 20 blocks before the end
+    (platform.claude.com/docs/en/build-with-claude/prompt-caching)."""
+    parts, last = prompt.parts, len(prompt.parts) - 1
+    if not mark:
+        return parts
+    reply = next((place for place in range(last, 0, -1) if prompt.roles[place] is Role.ASSISTANT), 0)
+    for place in {reply - 1, last} if reply else {last}:
+        parts[place] = _marked(parts[place], mark)
+    return parts
+
+
+# --- options -------------------------------------------------------------------------------------
+
+
+def _encode_options(request: ModelRequest, endpoint: ModelEndpoint, limit: int) -> dict[str, object]:
+    options = request.options
+    refuse_options(request, NAME, "seed", "presence_penalty", "frequency_penalty", "verbosity")
+    fields: dict[str, object] = {"temperature": options.temperature, "top_p": options.top_p}
+    # One of spaces alone is refused there; whoever reads the reply ends it at each of them anyway.
+    fields["stop_sequences"] = [stop for stop in options.stop if stop.strip()] or None
+    output: dict[str, object] = {}
+    if options.must_call:
+        one = len(options.must_call) == 1
+        choice: dict[str, object] = {"type": "tool", "name": options.must_call[0]} if one else {"type": "any"}
+        fields["tool_choice"] = choice
+    elif options.json is not None:
+        if not options.json.schema:
+            words = f"{NAME} gives JSON only by a schema, and this request has none."
+            raise ModelFault(words, kind=FaultKind.BAD_REQUEST, hint="Give a JSON schema.")
+        output["format"] = {"type": "json_schema", "schema": json.loads(options.json.schema)}
+    if request.tools and not options.parallel:
+        choice = fields.get("tool_choice") or {"type": "auto"}  # type: ignore[assignment]
+        fields["tool_choice"] = {**choice, "disable_parallel_tool_use": True}
+    if options.effort and not options.must_call and "effort" not in endpoint.without:
+        # Thinking does not go with a call that must be made.
+        thinking = encode_effort(options.effort, request.model, limit)
+        output |= thinking.pop("output_config", {})
+        fields |= thinking
+    fields["output_config"] = output or None
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+def encode_tool(tool: Tool) -> dict[str, object]:
+    words = {"name": tool.name, "description": tool.description, "input_schema": parameters(tool)}
+    return {**words, "strict": True} if tool.strict else words
+
+
+_tools = EncodedTools(encode_tool)
+
+
+def encode_blocks(message: ModelMessage, images: Images) -> bytes:
+    """The blocks of a message, without the message around them."""
+    if message.role is Role.ASSISTANT:
+        blocks = _reply_blocks(message)
+    else:
+        text, shown = words_and_pictures(message, images) if message.images else (message.text, [])
+        blocks = [*([_text(text)] if text else ()), *map(_picture, shown)]
+        if message.role is Role.TOOL:
+            content: object = blocks if shown else text
+            blocks = [
+                {"type": "tool_result", "tool_use_id": wire_name(message.call or ""), "content": content}
+            ]
+    return dump(blocks)[1:-1]
+
+
+def _reply_blocks(message: ModelMessage) -> list[dict[str, object]]:
+    blocks: list[dict[str, object]] = []
+    for part in in_order(read_marks(message.kept), message.text, len(message.calls)):
+        if isinstance(part, int):
+            call = message.calls[part]
+            given = read_arguments(wire_arguments(call.arguments))
+            identity = {"id": wire_name(call.id), "name": wire_name(call.name)}
+            blocks.append({"type": "tool_use", **identity, "input": given or {}})
+        else:
+            blocks.append(part if "type" in part else _text(part["text"]))
+    return blocks
+
+
+def _text(text: object) -> dict[str, object]:
+    return {"type": "text", "text": text}
+
+
+def _picture(url: str) -> dict[str, object]:
+    data = split_data_url(url)
+    if data is None:
+        return {"type": "image", "source": {"type": "url", "url": url}}
+    return {"type": "image", "source": {"type": "base64", "media_type": data[0], "data": data[1]}}

@@ -1,0 +1,1 @@
+"""OpenAI's Responses format, used without the service keeping anything."""

@@ -1,0 +1,121 @@
+"""The Responses format, outward: a request as bytes. The service stores nothing: what it wants to know of
+earlier thoughts goes back encrypted with each request."""
+
+from __future__ import annotations
+
+import json
+
+from hermes.agent.context.encoded import Images, encode_prompt
+from hermes.agent.context.transcript_messages import ModelMessage, Role
+from hermes.agent.models.encoding import (
+    EncodedTools,
+    dump,
+    in_order,
+    output_limit,
+    parameters,
+    read_marks,
+    refuse_options,
+    wire_arguments,
+    wire_name,
+    words_and_pictures,
+)
+from hermes.agent.models.endpoint import ModelEndpoint
+from hermes.agent.models.formats.responses.reply import NAME
+from hermes.domain.call_options import NO_OPTIONS, JsonAnswer
+from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.providers import CacheStyle
+from hermes.domain.tool import Tool
+
+_ENCRYPTED = "reasoning.encrypted_content"
+
+
+def encode_request(request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
+    head: dict[str, object] = {"model": request.model, "store": False}
+    if endpoint.stream:
+        head["stream"] = True
+    thinks = endpoint.facts(request.model).thinking
+    if thinks is not False and "encrypted" not in endpoint.without:
+        head["include"] = [_ENCRYPTED]
+    limit = output_limit(request, endpoint)
+    if limit is not None and endpoint.token_limit:
+        head["max_output_tokens"] = limit
+    if endpoint.caching is CacheStyle.KEY and request.cache_key:
+        head["prompt_cache_key"] = request.cache_key
+    if "effort" not in endpoint.without:
+        effort = request.options.effort
+        if effort or thinks:
+            head["reasoning"] = {**({"effort": effort} if effort else {}), "summary": "auto"}
+    if request.options is not NO_OPTIONS:
+        head |= _encode_options(request)
+    if request.system:
+        head["instructions"] = request.system
+    parts = [dump({**head, **endpoint.extra_body})[:-1]]
+    if request.tools:
+        parts += [b',"tools":[', b",".join(_tools(request.tools)), b"]"]
+    kept = "kept" not in endpoint.without
+    prompt = encode_prompt(request, encode_items, format=NAME, results_show=True, kept=kept)
+    return b"".join((*parts, b',"input":[', b",".join(prompt.parts), b"]}"))
+
+
+def _encode_options(request: ModelRequest) -> dict[str, object]:
+    """How the reply is wanted. The API knows no texts to stop at: whoever reads the reply ends it there."""
+    options = request.options
+    refuse_options(request, NAME, "seed", "presence_penalty", "frequency_penalty")
+    fields: dict[str, object] = {"temperature": options.temperature, "top_p": options.top_p}
+    if request.tools and not options.parallel:
+        fields["parallel_tool_calls"] = False
+    text: dict[str, object] = {"verbosity": options.verbosity} if options.verbosity else {}
+    if len(options.must_call) == 1:
+        fields["tool_choice"] = {"type": "function", "name": options.must_call[0]}
+    elif options.must_call:
+        fields["tool_choice"] = "required"
+    elif options.json is not None:
+        text["format"] = _encode_form(options.json)
+    fields["text"] = text or None
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _encode_form(form: JsonAnswer) -> dict[str, object]:
+    if not form.schema:
+        return {"type": "json_object"}
+    fields = {"name": form.name, "schema": json.loads(form.schema), "description": form.description or None}
+    fields["strict"] = form.strict
+    return {"type": "json_schema", **{name: value for name, value in fields.items() if value is not None}}
+
+
+def encode_tool(tool: Tool) -> dict[str, object]:
+    # Without a word about it, this API takes every function as strict.
+    words = {"name": tool.name, "description": tool.description, "parameters": parameters(tool)}
+    return {"type": "function", **words, "strict": tool.strict}
+
+
+_tools = EncodedTools(encode_tool)
+
+
+def encode_items(message: ModelMessage, images: Images) -> bytes:
+    """The items of a message, as the inside of a JSON array."""
+    if message.role is Role.ASSISTANT:
+        return dump(_reply_items(message))[1:-1]
+    text, shown = words_and_pictures(message, images) if message.images else (message.text, [])
+    content: list[dict[str, object]] = [{"type": "input_text", "text": text}] if text else []
+    content += [{"type": "input_image", "image_url": url, "detail": "auto"} for url in shown]
+    if message.role is Role.TOOL:
+        result = {"type": "function_call_output", "call_id": message.call}
+        return dump({**result, "output": content if shown else text})
+    return dump({"type": "message", "role": message.role.value, "content": content})
+
+
+def _reply_items(message: ModelMessage) -> list[dict[str, object]]:
+    items: list[dict[str, object]] = []
+    for part in in_order(read_marks(message.kept), message.text, len(message.calls)):
+        if isinstance(part, int):
+            call = message.calls[part]
+            made = {"name": wire_name(call.name), "arguments": wire_arguments(call.arguments)}
+            items.append({"type": "function_call", "call_id": call.id, **made})
+        elif "type" in part:
+            items.append(part)
+        else:
+            words = {"type": "output_text", "text": part["text"], "annotations": []}
+            phase = {"phase": part["phase"]} if part.get("phase") else {}
+            items.append({"type": "message", "role": "assistant", "content": [words], **phase})
+    return items
