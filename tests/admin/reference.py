@@ -12,6 +12,7 @@ from hermes.domain.event import Live, Record
 from hermes.domain.gateway_event import GatewayEvent
 from hermes.domain.hooks import EVENTS
 from hermes.domain.providers import PROVIDERS, ProviderAuth, ProviderSpec
+from hermes.domain.settings.budgets import Budget
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
@@ -88,6 +89,8 @@ def settings_page() -> str:
         _table(ProviderSettings, "providers.<name>."),
         "\n",
         _table(ProviderModel, "providers.<name>.models.<name>."),
+        f"\n## budgets\n\n{_told(Budget)}\n\n",
+        _table(Budget, "budgets.<name>."),
         f"\n## auxiliary\n\n{_told(AuxiliaryModel)}\n\n",
         _table(AuxiliaryModel, "auxiliary.<name>."),
         "\n## reset_by_type, reset_by_platform\n\nThe same as `session_reset`, for one sort of place or one"

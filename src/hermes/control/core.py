@@ -17,6 +17,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.event import AgentEvent
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment
+from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import Agent, PersonNotes, Run, no_notes
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import JobWorld, Media, ProcessView
@@ -60,6 +61,8 @@ class Runtime(Struct, frozen=True, kw_only=True):
     """Lets a file go out with an answer, or says why it may not."""
     bring_file: BringFile | None = None
     """Puts files that came with messages where commands see them; None where they see the media folder."""
+    facts: Callable[[str], ModelFacts] = lambda model: ModelFacts()
+    """What is known of a model, or of the agent's own (an empty name)."""
     transcribe: Callable[[Attachment], Awaitable[str]] | None = None
     """Writes down what is said in a voice message; None where nothing can."""
 

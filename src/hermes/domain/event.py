@@ -209,10 +209,12 @@ class FaultCause(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Failed(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The turn ended without an answer; `reason` is a sentence for the person."""
+    """The turn ended without an answer; `reason` is a sentence for the person. `budget` is the name of one
+    that is spent."""
 
     reason: str
     cause: FaultCause | None = None
+    budget: str = ""
 
 
 class Stopped(Struct, frozen=True, kw_only=True):
@@ -248,11 +250,21 @@ class Entry(Struct, frozen=True, kw_only=True):
     record: Record
 
 
+def calls_in(records: Iterable[Record]) -> list[Usage]:
+    """What each model call among these records took, those that tools made included. A reply without a model
+    that took nothing is no call: it was written down for somebody else."""
+    used = [
+        record.usage
+        for record in records
+        if isinstance(record, ToolStarted | ToolFinished | Asked)
+        or (isinstance(record, ModelSaid) and (record.model or record.usage.total))
+    ]
+    return [usage for usage in used if usage is not None]
+
+
 def usage_of(records: Iterable[Record]) -> Usage:
-    """What all model calls among these records took together, those that tools made included."""
-    asking = ModelSaid | ToolStarted | ToolFinished | Asked
-    used = (record.usage for record in records if isinstance(record, asking))
-    return sum_usage(usage for usage in used if usage is not None)
+    """What they took together."""
+    return sum_usage(calls_in(records))
 
 
 # --- what a watcher of a feed sees ---------------------------------------------------------------

@@ -29,6 +29,7 @@ from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment
+from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import Agent, ModelRequest
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store, Tx
@@ -94,6 +95,7 @@ class Journey:
     offered: Sequence[str] = ()
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
     transcribe: Callable[[Attachment], Awaitable[str]] | None = None
+    facts: ModelFacts = field(default_factory=ModelFacts)
     channel_names: Callable[[], Aliases] = dict
     account: str = "fake"
     connect_platform: Callable[[], Platform] | None = None
@@ -177,6 +179,7 @@ class Journey:
             system=SYSTEM,
             clock=self.clock,
             limits=self.limits,
+            facts=lambda model: self.facts,
         )
         profile = Profile(agent=agent, home=self.folder, settings=self.settings)
         workspace = self.folder / "workspace"
@@ -196,6 +199,7 @@ class Journey:
             take_file=files.take,
             prompt=prompt,
             transcribe=self.transcribe,
+            facts=lambda model: self.facts,
         )
 
     # --- the platform's connection ---

@@ -245,6 +245,7 @@ class AgentFactory:
             agent=BoundAgent(loop, backends),
             store=store,
             model=self.models.title(profile),
+            facts=partial(self.models.facts_of, profile.agent),
             prompt=prompt.freeze,
             toolbox=toolbox,
             media=media,

@@ -20,6 +20,7 @@ from hermes.control.people.routing import JOBS
 from hermes.control.turn.stopping import stop_turn
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
+from hermes.domain.event import Failed
 from hermes.domain.ids import JobId, SessionId
 from hermes.domain.job import CatchUp, Job, JobRun, JobState, RunState, RunStatus, ScriptReport, Slot
 from hermes.domain.message import Body
@@ -278,7 +279,12 @@ def settle(
     if turn is not None and turn.state.open:
         return None
     wraps, job = context.settings.cron.wrap_response, tx.jobs.get(run.job)
-    end = run_result(run, tx.journal.of_turn(run.turn), wraps)
+    entries = tx.journal.of_turn(run.turn)
+    end = run_result(run, entries, wraps)
+    last = entries[-1].record if entries else None
+    if job is not None and isinstance(last, Failed) and last.budget and job.last_error == end.error:
+        # People were told that the budget is spent, and until when.
+        end = replace(end, delivered="")
     goes_on = wraps and end.status is RunStatus.OK and job is not None and job.next_due is not None
     lanes = tuple(dict.fromkeys(lane_of(tx, to) for to in run.to))
     for place, to in enumerate(lanes if end.delivered else ()):

@@ -19,6 +19,7 @@ from hermes.control.core import Runtime
 from hermes.control.sessions.callers import Caller, find_session
 from hermes.control.sessions.repeats import NewRequest, SubmittedTurn, add_request, asked_before
 from hermes.control.turn.actors import Actors
+from hermes.control.turn.budgets import BudgetGate, BudgetSpent, gate_of
 from hermes.control.turn.claim import begin_at_once, next_session
 from hermes.control.workers import TaskSet
 from hermes.domain.address import Source
@@ -135,6 +136,7 @@ class SubmitTurn(Struct, frozen=True, kw_only=True):
     epoch: int | None = None
     prompted: bool = False
     prompt: FrozenPrompt | None = None
+    budgets: BudgetGate | None = None
 
     def unit(self, tx: Tx) -> SubmittedTurn:
         words, place = self.words, self.words.place
@@ -153,6 +155,7 @@ class SubmitTurn(Struct, frozen=True, kw_only=True):
         if place.bind:
             tx.bindings.bind(key, session.id, words.source, self.now)
         turn, claim = self._turn(session), None
+        self._hold(tx, turn, session)
         if self.epoch is None or standing.busy:
             tx.turns.add(turn)
         else:
@@ -164,6 +167,15 @@ class SubmitTurn(Struct, frozen=True, kw_only=True):
         news = (session_began(words.source, session, key),) if new else ()
         submitted = turn if claim is None or claim.turn is None else claim.turn
         return SubmittedTurn(turn=submitted, request=request, begun=begun, news=news, claim=claim)
+
+    def _hold(self, tx: Tx, turn: Turn, session: Session) -> None:
+        """Who waits for the answer is told at once that a budget is spent, and nothing is stored. What is
+        answered in a chat is refused there, when it is claimed."""
+        if self.budgets is None or turn.reply is not None or not turn.input.action.calls_model:
+            return
+        refused = self.budgets.take(tx, turn, session)
+        if refused is not None:
+            raise BudgetSpent(*refused)
 
     def _standing(self, tx: Tx, session: Session) -> SessionStanding:
         wanted = self.epoch is not None or self.words.answer is not None
@@ -324,6 +336,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 now=core.clock.now(),
                 epoch=self.actors.epoch if at_once else None,
                 prompted=at_once and runtime.prompt is not None,
+                budgets=gate_of(core, runtime) if core.live.now.budgets else None,
             )
             try:
                 submitted = await self._store(runtime, unit)

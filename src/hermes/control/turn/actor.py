@@ -20,6 +20,7 @@ from hermes.control.core import AgentUnavailable, Runtime
 from hermes.control.feed import Feed
 from hermes.control.outbound.answers import closing_words, collect_files
 from hermes.control.turn.actors import ActorKey, Actors, WarmSession
+from hermes.control.turn.budgets import BudgetGate, gate_of, spend
 from hermes.control.turn.children import CHILD, follow_family
 from hermes.control.turn.claim import WENT_WRONG, Claim, ClaimTurn, NextStep, ended_by, told_before
 from hermes.control.turn.gates import rule_turn
@@ -76,6 +77,7 @@ class SessionActor:
         self._idle = False
         self._fetching = False
         self._prompt: FrozenPrompt | None = None
+        self._spent: Failed | None = None
         self._rulings: dict[tuple[TurnId, str], str] = {}
 
     # --- what others may do ---
@@ -219,6 +221,7 @@ class SessionActor:
             suspects_too=self._suspect,
             born=self._warm.born,
             gated=GATE_TURN in self._core.hooks.followed,
+            budgets=self._budgets(),
             rulings=self._rulings,
         )
         claim = await self._runtime.store.write(claiming.unit)
@@ -358,6 +361,9 @@ class SessionActor:
                 return
             if self._steered and not view_turn(self._warm.records, turn.id).open_calls:
                 await self._absorb(turn, feed)
+            if self._spent is not None and not view_turn(self._warm.records, turn.id).open_calls:
+                await self._end(turn, feed, self._spent)
+                return
             if self._stopping:
                 return
 
@@ -394,9 +400,14 @@ class SessionActor:
             entries = [*turn_entries(self._warm.records, turn.id), *new]
             closing = self._actors.answers.of(turn, entries, await self._with_files(turn, entries))
 
+        budgets, self._spent = self._budgets(), None
+
         def record(tx: Tx) -> bool:
             tx.turns.advance(turn.id, attempt=turn.attempt, records=len(new), state=state)
             tx.journal.append(self._id, new)
+            if budgets is not None:
+                spend(tx, turn, new, ends=not state.open)
+                self._spent = budgets.may_go_on(tx, turn, new) if state is TurnState.RUNNING else None
             if closing is not None:
                 closing.write(tx, new[-1].at)
                 if turn.id.startswith(CHILD) or any(isinstance(entry.record, Asked) for entry in entries):
@@ -415,6 +426,9 @@ class SessionActor:
             self._close(turn)
         elif state is TurnState.WAITING:
             self._actors.delivery.ring_reply(turn)
+
+    def _budgets(self) -> BudgetGate | None:
+        return gate_of(self._core, self._runtime) if self._core.live.now.budgets else None
 
     async def _with_files(self, turn: Turn, entries: Sequence[Entry]) -> Body | None:
         """The answer with the files it names, copied before the commit that sends them."""

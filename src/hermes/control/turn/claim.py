@@ -14,6 +14,7 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from hermes.control.outbound.question_messages import close_question
+from hermes.control.turn.budgets import BudgetGate
 from hermes.control.turn.chat_prompt import place_prompt
 from hermes.control.turn.children import has_read_outside
 from hermes.control.turn.questions import FOR_PEOPLE
@@ -105,6 +106,7 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
     born: datetime | None = None
     gated: bool = False
     """Whether hooks are asked before a turn that calls the model."""
+    budgets: BudgetGate | None = None
     rulings: Mapping[tuple[TurnId, str], str] = field(default_factory=dict)
     """Why a turn with this text may not run; an empty reason is consent. Other words are asked about anew."""
 
@@ -159,11 +161,20 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         return self._start(tx, session, turn, records, behind)
 
     def _start(
-        self, tx: Tx, session: Session, turn: Turn, records: Sequence[Record], behind: list[Turn]
+        self,
+        tx: Tx,
+        session: Session,
+        turn: Turn,
+        records: Sequence[Record],
+        behind: list[Turn],
+        *,
+        stopping: bool = False,
     ) -> Claim:
         """Write a new attempt of the turn with its first records; they may already end it."""
-        ended = ended_by(records)
         parked = bool(records) and isinstance(records[-1], Asked)
+        if not (stopping or parked or ended_by(records)):
+            records = self._within_budget(tx, session, turn, records)
+        ended = ended_by(records)
         state = ended or (TurnState.WAITING if parked else TurnState.RUNNING)
         started = replace(turn, state=state, attempt=turn.attempt + 1, progress=0)
         new = number_records(self.transcript, turn.id, records, self.now)
@@ -182,6 +193,18 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
             new=new,
             steered=steered(turn, behind),
         )
+
+    def _within_budget(
+        self, tx: Tx, session: Session, turn: Turn, records: Sequence[Record]
+    ) -> Sequence[Record]:
+        """The records, if the turn may spend; else those that end it. A new one is not heard at all then."""
+        asks = self.budgets is not None and turn.input.action.calls_model
+        refused = self.budgets.take(tx, turn, session) if asks and self.budgets is not None else None
+        if refused is None:
+            return records
+        if not turn.attempt:
+            return [refused[0]]
+        return [*records, *cut_off(view_turn(self.transcript, turn.id), None), refused[0]]
 
     def _resume(self, tx: Tx, session: Session, turn: Turn, behind: list[Turn]) -> Claim:
         """A turn that was under way: after a crash, an answer, or a restart."""
@@ -210,8 +233,8 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
             allowed = bool(answers) and answers[-1].verdict.allows
             done, news = self._confirmed(tx, session, turn) if allowed else ([Finished(note=UNCHANGED)], ())
             records += done
-        claim = replace(self._start(tx, session, turn, records, behind), news=news)
-        return replace(claim, next=NextStep.STOP) if stop else claim
+        claim = self._start(tx, session, turn, records, behind, stopping=stop)
+        return replace(claim, news=news, next=NextStep.STOP if stop else claim.next)
 
     def _confirmed(
         self, tx: Tx, session: Session, turn: Turn

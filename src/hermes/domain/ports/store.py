@@ -33,6 +33,7 @@ from hermes.domain.rows import (
     SessionStanding,
 )
 from hermes.domain.session import EVERY_SESSION, Session, SessionFilter, SessionKey, Viewer
+from hermes.domain.spending import BudgetStanding, Spent
 from hermes.domain.tool import Grant
 from hermes.domain.turn import Answer, Question, Request, Turn, TurnState
 from hermes.domain.usage import AuxiliaryCall, UsageGroup
@@ -406,6 +407,30 @@ class UsageCounts(Protocol):
         """From one day to another, by some of day, agent, person, job, model, role."""
 
 
+class BudgetCare(Protocol):
+    def tidy(self) -> int:
+        """Forget what turns held that are over."""
+
+
+class Budgets(BudgetCare, Protocol):
+    """What was spent of budgets, of whatever agent, by the keys of `BudgetAccount`."""
+
+    def standing(self, budget: str, period: str, beside: TurnId | None = None) -> BudgetStanding:
+        """With what turns hold, but for the one `beside`. `Refused` if it cannot be read."""
+
+    def hold(self, turn: TurnId, budget: str, period: str, share: Spent) -> None:
+        """Keep a share for a turn until it ends; what it held of this budget before is replaced."""
+
+    def spend(self, turn: TurnId, spent: Spent) -> None:
+        """Count against every budget of which the turn holds a share."""
+
+    def spend_beside(self, budget: str, period: str, spent: Spent) -> None:
+        """Count what no turn held a share for."""
+
+    def release(self, turn: TurnId) -> None:
+        """The turn ends."""
+
+
 class Tx(Struct, frozen=True, kw_only=True):
     """One transaction, scoped to one agent: its tables."""
 
@@ -432,6 +457,7 @@ class Tx(Struct, frozen=True, kw_only=True):
     handoffs: Handoffs
     directory: Directory
     usage: UsageCounts
+    budgets: Budgets
 
 
 class Store(Protocol):

@@ -13,6 +13,7 @@ from typing import Any
 
 from hermes.domain.address import LOCAL_DOOR, SINGLE, Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.settings.budgets import Budget
 from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, SettingDoc, setting
 from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
 from hermes.domain.settings.platforms import PlatformSettings
@@ -655,6 +656,9 @@ class Settings:
         {},
         "Models for other work than answering, by what they do: `title_generation`, `compression`, `vision`, "
         "`approval`.",
+    )
+    budgets: dict[str, Budget] = setting(
+        {}, "How much may be spent, by names of your own: `{family: {person: '*', per: day, dollars: 2}}`."
     )
     agents: dict[str, HostedAgent] = setting({}, "The agents this gateway hosts beside `main`, by id.")
     routes: tuple[Route, ...] = setting(

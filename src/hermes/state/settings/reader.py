@@ -14,6 +14,7 @@ from hermes.domain.entry_points import entry_points
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.providers import find_provider
 from hermes.domain.settings import settings as declared
+from hermes.domain.settings.budgets import Budget
 from hermes.domain.settings.declaring import NONE_LISTED, Secret
 from hermes.domain.settings.egress import BrokeredSecret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound="DataclassInstance")
 API_SERVER = "api_server"
 _HTTP_KEYS = own_keys(API_SERVER, ())
-_TABLES = """agents auxiliary models providers platforms quick_commands reset_by_type reset_by_platform routes
-    platform_toolsets"""
+_TABLES = """agents auxiliary budgets models providers platforms quick_commands reset_by_type
+    reset_by_platform routes platform_toolsets"""
 TABLES = tuple(_TABLES.split())
 """Settings that hold any number of sections, in the order of reading: others name agents."""
 _VOIDED = frozenset(("models", "quick_commands", "auxiliary", "providers"))
@@ -112,6 +113,8 @@ def is_lost_limit(path: str, meant: str) -> bool:
 def _remedy(error: values.WrongValue, path: str) -> str:
     """What to do, or what counts meanwhile: entries of some tables do not count at all with a mistake."""
     head = path.partition(".")[0]
+    if head == "budgets" and not error.meant:
+        return f"{values.MEANWHILE}nothing is spent where {one_line(path.rpartition('.')[0])} counts."
     voided = path.rpartition(".")[0] if head in _VOIDED else head if head.startswith("routes[") else ""
     return (
         f"{values.MEANWHILE}{one_line(voided)} does not count."
@@ -160,6 +163,7 @@ class SettingsReader:
             declared.PlatformToolsets: self.toolsets,
             declared.PluginOptions: self.plugin_options,
             BrokeredSecret: self.brokered,
+            Budget: self.budget,
         }
 
     def settings(self, root: YamlMapping) -> declared.Settings:
@@ -210,6 +214,9 @@ class SettingsReader:
     def table(self, kind: type, node: YamlNode, path: str) -> dict[str, Any]:
         """Sections under names of their own; those that do not count are left out."""
         entry = self._entry[kind]
+        if kind is Budget and not (isinstance(node, YamlMapping) or _is_blank(node)):
+            not_a_section(path, node, self.findings)
+            return {declared.UNREADABLE: Budget(calls=0)}  # a limit that cannot be read denies
         entries = [entry(name, line, child, f"{path}.{name}") for name, line, child in self.pairs(node, path)]
         return dict(filter(None, entries))
 
@@ -345,6 +352,15 @@ class SettingsReader:
         hint = "Write {value: ${NAME}, hosts: [api.example.org], variable: NAME}."
         self.findings.problem(line, f"{one_line(path)} is no secret for the broker.", hint)
         return None
+
+    def budget(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
+        """A limit that cannot be read denies: with a mistake in it, nothing more may be spent."""
+        before = self.findings.count
+        made = self.section(Budget, node, path)
+        if made.dollars is made.tokens is made.calls is None and self.findings.count == before:
+            hint = "Write {person: '*', per: day, dollars: 2}; tokens and calls can be limited, too."
+            self.findings.problem(line, f"{one_line(path)} limits neither dollars, tokens nor calls.", hint)
+        return name, made if self.findings.count == before else replace(made, calls=0)
 
     def plugin_options(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
         if not isinstance(node, YamlMapping):

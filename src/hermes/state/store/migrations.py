@@ -269,6 +269,15 @@ PROMPT_TIERS = (
     "ALTER TABLE sessions ADD COLUMN manner BLOB",
 )
 
+BUDGETS = (
+    """CREATE TABLE budget_spend (
+        budget TEXT NOT NULL, period TEXT NOT NULL, turns INTEGER NOT NULL, calls INTEGER NOT NULL,
+        tokens INTEGER NOT NULL, dollars REAL NOT NULL, PRIMARY KEY (budget, period)) WITHOUT ROWID""",
+    """CREATE TABLE budget_holds (
+        turn TEXT NOT NULL, budget TEXT NOT NULL, period TEXT NOT NULL, calls REAL NOT NULL,
+        tokens REAL NOT NULL, dollars REAL NOT NULL, PRIMARY KEY (turn, budget)) WITHOUT ROWID""",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -286,6 +295,7 @@ MIGRATIONS = (
     Migration(number=15, oldest=12, statements=TRANSFERS),
     Migration(number=16, oldest=12, statements=USAGE),
     Migration(number=17, oldest=12, statements=PROMPT_TIERS),
+    Migration(number=18, oldest=12, statements=BUDGETS),
 )
 NEWEST = MIGRATIONS[-1].number
 

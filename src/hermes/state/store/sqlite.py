@@ -25,6 +25,7 @@ from hermes.state.store.care.walfile import has_log
 from hermes.state.store.every_agent import WideDb
 from hermes.state.store.migrations import DamagedDatabase, check_version, migrate
 from hermes.state.store.table import Db, Row
+from hermes.state.store.tables.budgets import BudgetsTable
 from hermes.state.store.tables.channels import DirectoryTable, OverheardTable
 from hermes.state.store.tables.gateway import FactsTable, LeasesTable, RecoveryTable
 from hermes.state.store.tables.inbox import InboxTable
@@ -171,6 +172,7 @@ def tables_of(db: Db, agent: AgentId) -> Tx:
         directory=DirectoryTable(own, agent),
         handoffs=HandoffsTable(own, agent),
         usage=UsageTable(own, agent),
+        budgets=BudgetsTable(db),
     )
 
 

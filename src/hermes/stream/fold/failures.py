@@ -96,6 +96,8 @@ def failure_facts(end: Failed | Stopped, *, detailed: bool = False) -> FailureFa
 def _public_facts(end: Failed | Stopped) -> FailureFacts:
     if isinstance(end, Stopped) and end.reason == CLIENT_GONE:
         return _LEFT
+    if isinstance(end, Failed) and end.budget:
+        return _facts(429, "insufficient_quota", end.reason)
     if isinstance(end, Stopped) or end.cause is None:
         return _facts(NO_ANSWER.status, NO_ANSWER.code, end.reason or "The run was stopped.")
     cause = end.cause

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -13,6 +15,7 @@ from hermes.control.doors.continuing import AnswerExpected
 from hermes.control.jobs.editing import TooManyJobs
 from hermes.control.sessions.repeats import KeyConflict
 from hermes.control.sessions.submission import NameTaken, NotFound, TurnUnfinished
+from hermes.control.turn.budgets import BudgetSpent
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.entry.http.site.headers import SHOULD_RETRY
 from hermes.stream.fold.failures import error_type
@@ -97,6 +100,12 @@ def not_found(what: str, name: str, code: str) -> ApiError:
 def as_api_error(error: ApiError | HermesError) -> ApiError:
     if isinstance(error, ApiError):
         return error
+    if isinstance(error, BudgetSpent):
+        headers = {SHOULD_RETRY: "false"}
+        if error.renews is not None:
+            seconds = (error.renews - datetime.now(UTC)).total_seconds()
+            headers["Retry-After"] = str(max(1, math.ceil(seconds)))
+        return ApiError(429, "insufficient_quota", str(error), headers=headers)
     if isinstance(error, Unreachable):
         after = str(int(error.after or 1))
         return ApiError(503, "unavailable", f"Not now: {error}.", headers={"Retry-After": after})

@@ -21,13 +21,14 @@ _SUMS = tuple(field_names(UsageSum))
 _TOKENS = ", ".join(f"coalesce(sum(json_extract(body, '$.usage.{part}')), 0)" for part in TOKENS)
 _COST = "json_extract(body, '$.usage.cost')"
 _KINDS = "('model_said', 'tool_started', 'tool_finished', 'asked')"
-# A reply without a model is no call: it was written down for somebody else.
+# A reply without a model that took nothing is no call: it was written down for somebody else.
 _MODEL = "coalesce(json_extract(body, iif(kind = 'model_said', '$.model', '$.usage.model')), '')"
 _ROLE = """CASE kind WHEN 'model_said' THEN 'main' WHEN 'tool_finished'
   THEN coalesce(json_extract(body, '$.usage.role'), 'tool') ELSE 'approval' END"""
 _CALLS = f"""(SELECT n, session, seq, turn, at, kind, iif(json_valid(body), body, 'null') AS body
   FROM journal WHERE kind IN {_KINDS} AND {{meant}})"""
-_IS_CALL = f"json_extract(body, '$.usage') IS NOT NULL AND (kind != 'model_said' OR {_MODEL} != '')"
+_IS_CALL = f"""json_extract(body, '$.usage') IS NOT NULL
+  AND (kind != 'model_said' OR {_MODEL} != '' OR json_extract(body, '$.usage') != '{{{{}}}}')"""
 # Records of a copy belong to no turn: they were counted where they were made.
 _OF_JOURNAL = f"""SELECT date(j.at, 'unixepoch'), t.agent, t.source,
   (SELECT json_extract(CAST(g.body AS TEXT), '$.origin') FROM guidance g WHERE g.turn = t.id), '',
