@@ -135,13 +135,15 @@ class PrintedText(Struct, frozen=True, kw_only=True):
 
 class Body(Struct, frozen=True, kw_only=True):
     """What is said: markdown text, files, buttons. A `fleeting` one (a code) is forgotten once it is sent.
-    One that `replaces` an earlier message (its key) is written over it and never sent by itself."""
+    One that `replaces` an earlier message (its key) is written over it and never sent by itself. To one that
+    is `growing` more will be added by edits."""
 
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
     buttons: tuple[Button, ...] = ()
     fleeting: bool = False
     replaces: str | None = None
+    growing: bool = False
     printed: PrintedText | None = None
     """The text as it was printed for its platform when it was cut; None if nobody has printed it yet."""
 

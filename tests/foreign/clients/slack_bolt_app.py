@@ -124,6 +124,14 @@ async def use_the_web_api(client: AsyncWebClient) -> dict[str, object]:
         info["file"]["title"],
         "C0TEAM00001" in str(info["file"]["shares"]),
     ]
+    told = await client.chat_postMessage(channel="D0ANN000001", text="stream it")
+    stream = await client.chat_stream(
+        channel="D0ANN000001", thread_ts=told["ts"], buffer_size=1, recipient_team_id="T0FAKETEAM1",
+        recipient_user_id="U0ANN000001",
+    )  # fmt: skip
+    for piece in ("**hel", "lo** ", "world"):
+        await stream.append(markdown_text=piece)
+    found["streamed"] = (await stream.stop(markdown_text="!"))["message"]["text"]
     found["dm"] = (await client.conversations_open(users="U0BOB000001"))["channel"]["id"]
     found["deleted"] = (await client.chat_delete(channel="C0TEAM00001", ts=root["ts"]))["ok"]
     errors = []
@@ -134,6 +142,8 @@ async def use_the_web_api(client: AsyncWebClient) -> dict[str, object]:
         client.chat_update(channel="D0ANN000001", ts="1.1", text="x"),
         client.chat_postMessage(channel="D0ANN000001"),
         client.files_info(file="F404"),
+        client.chat_startStream(channel="C0TEAM00001", thread_ts=root["ts"]),
+        client.chat_appendStream(channel="D0ANN000001", ts=told["ts"], markdown_text="x"),
         AsyncWebClient(token="xoxb-wrong", base_url=client.base_url).auth_test(),
     )
     for one in asked:

@@ -28,7 +28,16 @@ from tests.platforms.slack.methods import Methods, Wrong
 TOKEN = "xoxb-1111111111-2222222222-theFakeBotTokenOfSlack"
 APP_TOKEN = "xapp-1-A0FAKEAPP01-3333333333-theFakeAppToken"
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
-SENDS = frozenset({"chat.postMessage", "chat.update", "files.completeUploadExternal"})
+SENDS = frozenset(
+    {
+        "chat.postMessage",
+        "chat.startStream",
+        "chat.appendStream",
+        "chat.stopStream",
+        "chat.update",
+        "files.completeUploadExternal",
+    }
+)
 JSON_TAKERS = (
     "chat.",
     "reactions.add",

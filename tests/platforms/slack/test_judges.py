@@ -29,7 +29,7 @@ async def test_bolt_accepts_the_fake_and_what_the_adapter_sends(how: str, tmp_pa
     calls = await calls_of_the_adapter()
     path = tmp_path / "calls.jsonl"
     path.write_text("\n".join(json.dumps(call) for call in calls))
-    assert len({name for name, _ in calls}) == 17, sorted({name for name, _ in calls})
+    assert len({name for name, _ in calls}) == 20, sorted({name for name, _ in calls})
     async with SlackBed() as bed:
         server, port = bed.server, free_port()
         for room, fault in (("C0GONE00001", Fault.GONE), ("C0FAST00001", Fault.TOO_FAST)):
@@ -107,6 +107,7 @@ EXPECTED: dict[str, Any] = {
     "thread": ["a root", "below"],
     "reacted": True,
     "uploaded": ["a.png", "A", True],
+    "streamed": "**hello** world!",
     "dm": "D0BOB000001",
     "deleted": True,
     "errors": [
@@ -116,6 +117,8 @@ EXPECTED: dict[str, Any] = {
         ["message_not_found", 200, None],
         ["no_text", 200, None],
         ["file_not_found", 200, None],
+        ["missing_recipient_team_id", 200, None],
+        ["message_not_in_streaming_state", 200, None],
         ["invalid_auth", 200, None],
     ],
 }
@@ -155,6 +158,15 @@ async def calls_of_the_adapter() -> list[list[Any]]:
             await platform.find_sent(bed.chat, "k")
             await platform.fetch(next(iter(bed.server.files)), sink)
             await platform.delete(sent)
+            bed.said["SLACK_STREAMING"] = "true"
+            streams, below = bed.connect(), replace(bed.chat, thread=bed.server.say(DM, "root")["ts"])
+            for text in ("one", "one two"):
+                grown = Body(text=text, growing=True)
+                if text == "one":
+                    begun = await streams.send(below, grown, key="s", reply_to=None)
+                await streams.edit(begun, grown)
+            await streams.edit(begun, Body(text="one two three"))
+            await streams.api.close()
             await until(
                 lambda: any(name == "conversations.replies" for name, _ in bed.server.calls), "unread"
             )

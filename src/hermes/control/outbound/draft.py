@@ -159,7 +159,7 @@ class Draft:
         for place, piece in enumerate(pieces):
             number = self._segment * PARTS_PER_SEGMENT + place
             part = self._parts.get(number)
-            body = Body(text=piece.printed)
+            body = Body(text=piece.printed, growing=True)
             if part is None:
                 self._parts[number] = await self._post(platform, number, piece.text, body)
             elif part.text != body.text and part.row.receipt is not None and isinstance(platform, Edits):

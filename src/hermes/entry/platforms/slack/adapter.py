@@ -32,6 +32,7 @@ from hermes.entry.platforms.slack.convert import SlackIdentity
 from hermes.entry.platforms.slack.manifest import MANIFEST, in_blocks
 from hermes.entry.platforms.slack.socket import SlackSocket, socket_url
 from hermes.entry.platforms.slack.status import SlackStatus
+from hermes.entry.platforms.slack.streams import SlackStreams
 
 log = logging.getLogger("hermes.slack")
 API = "https://slack.com/api"
@@ -70,8 +71,12 @@ class SlackAdapter:
             )
         base = context.setting("SLACK_API_URL", API)
         self.api = api.SlackApi(base, token, proxy_for(context, "SLACK_PROXY", base))
-        self._in_blocks = context.is_on("SLACK_MARKDOWN_BLOCKS")
+        streams = context.is_on("SLACK_STREAMING")
+        self._in_blocks = streams or context.is_on("SLACK_MARKDOWN_BLOCKS")
         self.capabilities = in_blocks(MANIFEST.capabilities) if self._in_blocks else MANIFEST.capabilities
+        if streams:
+            self.capabilities = replace(self.capabilities, draft_cursor=False)
+        self._streams = SlackStreams(self.api) if streams else None
         self._status = SlackStatus(self.api, context.clock)
         self._me: SlackIdentity | None = None
         self._kinds: Recent[str, str] = Recent()
@@ -250,6 +255,8 @@ class SlackAdapter:
         self._status.speak(to)
         if body.attachments:
             return await self._send_files(to, body, key)
+        if self._streams is not None and (begun := await self._streams.start(to, body)):
+            return begun
         asked: dict[str, Any] = {"channel": to.chat}
         if to.thread is not None:
             asked["thread_ts"] = to.thread
@@ -361,8 +368,14 @@ class SlackAdapter:
         raise Unreachable("Slack does not say in which message it showed the file", maybe_done=True)
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
+        if self._streams is not None and await self._streams.grow(receipt, body):
+            return
         shown = {**_message(receipt), **self._shown(body), "parse": "none"}
-        _ = (await self._ask("chat.update", shown, body)).result
+        response = await self._ask("chat.update", shown, body)
+        if response.says("streaming_state_conflict"):
+            await SlackStreams(self.api).end(receipt)
+            response = await self._ask("chat.update", shown, body)
+        _ = response.result
         await self._status.edited(receipt.to)
 
     async def delete(self, receipt: Receipt) -> None:

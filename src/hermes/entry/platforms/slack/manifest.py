@@ -82,6 +82,11 @@ MANIFEST = Manifest(
             "SLACK_MARKDOWN_BLOCKS",
             "Whether answers go in Markdown blocks, which show tables and take 12,000 characters (false)",
         ),
+        option(
+            "SLACK_STREAMING",
+            "Whether answers in threads of direct messages come through Slack's own streams (false)",
+            "Implies SLACK_MARKDOWN_BLOCKS.",
+        ),
         option("SLACK_COMMAND", "The slash command that brings all others (/hermes)"),
         option(
             "SLACK_API_URL",
