@@ -158,7 +158,7 @@ async def test_a_running_gateway_sends_at_once_and_tries_again_when_asked(home: 
     world = World(trouble=trouble)
     async with living(home, world):
         sent = await ask(home, "send", "-t", "fake, fake:5", "hello")
-        assert sent == Said(0, "On its way to fake:home, fake:5.\n", ""), sent
+        assert sent == Said(0, "Sent to fake:home, fake:5.\n", ""), sent
         await until_seen(world, "home", "hello")
         await until_seen(world, "5", "hello")
         unknown = await ask(home, "send", "-t", "fake:nobody", "hello")
@@ -166,7 +166,9 @@ async def test_a_running_gateway_sends_at_once_and_tries_again_when_asked(home: 
         world.write("hi", chat="5", user="Ann")
         await until_seen(world, "5", "You said: hi")
         assert "Ann" in (await ask(home, "send", "-l")).out
-        await ask(home, "send", "-t", "fake:g9", "news")
+        refused = await ask(home, "send", "-t", "fake:g9", "news")
+        assert refused.code == 1 and "Not sent to fake:g9: blocked." in refused.err
+        assert "hermes outbox retry send:cli-" in refused.err
         await until_seen(world, "home", "A message to fake:g9 could not be delivered (blocked)")
         [dead] = await until_waiting(home, 1)
         assert (dead["to"], dead["state"], dead["error"]) == ("fake:g9", "dead", "blocked")

@@ -129,6 +129,7 @@ async def test_everybody_who_may_write_may_let_people_in_if_the_settings_say_so(
         assert "Pairing code for" not in str(chat.world.seen("9"))
         chat.world.write("/sethome", chat="2", user="ann")
         await chat.until_seen("You may not use /sethome here.", chat="2")
+        await chat.until_seen("hermes config set 'fake.home_channel' '2'", chat="2")
 
 
 async def test_what_cannot_be_a_code_is_not_counted_as_a_wrong_one(tmp_path: Path) -> None:

@@ -169,6 +169,12 @@ async def send(desk: OperatorDesk, target: str, text: str, key: str) -> list[Add
     return list((await desk.courier.post(desk.default, letter)).to)
 
 
+@operation("GET", "send", "What became of a message that was sent by its key.")
+async def sent(desk: OperatorDesk, key: str) -> list[OutboxRow]:
+    prefix = OutboundMessage(key=key, target="", body=Body()).prefix
+    return await desk.of(desk.default).read(lambda tx: tx.outbox.begun(prefix))
+
+
 @operation("GET", "places", "The home channels and the chats that are known.")
 async def places(desk: OperatorDesk) -> PlacesAnswer:
     places = await desk.courier.known(desk.default)

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from zlib import crc32
 
 import aiohttp
 from aiohttp import web
@@ -411,7 +412,7 @@ class Discord(ServedFake):
 
         async def act() -> web.StreamResponse:
             status, result = await self._do(request, parts, asked, files)
-            return _said(status, result, self._limits(parts))
+            return _said(status, result, self._limits(request.method, parts))
 
         sends = request.method in ("POST", "PATCH") and parts[::2][:2] == ["channels", "messages"]
         return await (self.troubled(request, parts[1], act) if sends else act())
@@ -421,7 +422,9 @@ class Discord(ServedFake):
         told = {"message": str(refusal), "code": refusal.code, **refusal.more}
         return _said(refusal.status, told, headers)
 
-    def _limits(self, parts: list[str]) -> dict[str, str]:
+    def _limits(self, method: str, parts: list[str]) -> dict[str, str]:
+        """Routes that share a limit have the same bucket, whatever their channel, for each of which it counts
+        apart (discord-api-docs, topics/rate-limits, “X-RateLimit-Bucket” and “top-level resources”)."""
         left = self.remaining.get(parts[1] if len(parts) > 1 else "", 4)
         reset = f"{time.time() + 1:.3f}"
         return {
@@ -429,7 +432,7 @@ class Discord(ServedFake):
             "X-RateLimit-Remaining": str(left),
             "X-RateLimit-Reset": reset,
             "X-RateLimit-Reset-After": "1.000",
-            "X-RateLimit-Bucket": "abcd1234",
+            "X-RateLimit-Bucket": f"{crc32(f'{method} {parts[0]} {parts[2:3]}'.encode()):08x}",
         }
 
     def failed(self, fault: Fault) -> web.Response:

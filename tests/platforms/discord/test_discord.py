@@ -700,6 +700,23 @@ async def test_putting_and_taking_a_reaction_share_a_limit_and_interactions_are_
     await api._wait_for(_route("POST", "/interactions/1/token/callback"))
 
 
+async def test_routes_share_the_limit_that_discord_says_they_share() -> None:
+    """By the bucket it names, and for each channel apart; not by how a path looks."""
+    api = DiscordApi("x", "http://127.0.0.1:9", None, FakeClock())
+    used = {"X-RateLimit-Bucket": "b1", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset-After": "30"}
+    free = {"X-RateLimit-Bucket": "b1", "X-RateLimit-Remaining": "4"}
+    post, edit = _route("POST", "/channels/1/messages"), _route("PATCH", "/channels/1/messages/2")
+    api._remember(edit, DiscordResponse(status=200, answer={}, headers=free))
+    api._remember(
+        _route("PATCH", "/channels/9/messages/2"), DiscordResponse(status=200, answer={}, headers=free)
+    )
+    api._remember(post, DiscordResponse(status=200, answer={}, headers=used))
+    with pytest.raises(Unreachable, match="slower"):
+        await api._wait_for(edit)
+    await api._wait_for(_route("PATCH", "/channels/9/messages/3"))
+    await api._wait_for(_route("DELETE", "/channels/1/messages/2"))
+
+
 async def test_a_limit_of_all_stops_all() -> None:
     async with DiscordBed() as bed:
         platform = bed.connect()

@@ -1,4 +1,4 @@
-"""Slack's own streams: an answer grows in one, and whatever the stream does not take is written by an edit."""
+"""Slack's own streams: an answer grows in one, and whatever it does not take is written by an edit."""
 
 from __future__ import annotations
 

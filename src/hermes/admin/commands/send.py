@@ -5,22 +5,25 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
+import time
 from pathlib import Path
 
 from hermes.admin.shell.command import JSON, CliCommand, declare
-from hermes.admin.shell.home import open_home
+from hermes.admin.shell.home import HomeAccess, open_home
 from hermes.admin.shell.output import Column, as_json
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
+from hermes.domain.rows import OutState
 from hermes.domain.text import one_line, storable
-from hermes.entry.desk import places, send
+from hermes.entry.desk import places, send, sent
 
 _MOST_BYTES = 1 << 20
+_WAIT_SECONDS = 3.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=_send)
-    parser.description = "Send a message to a chat; it is on its way when this returns."
+    parser.description = "Send a message to a chat; it is sent, or on its way, when this returns."
     declare(parser, _WHAT, default="")
     parser.add_argument("more", nargs="*", help=argparse.SUPPRESS)
     declare(parser, {"-l, --list PLATFORM": "list the targets"}, nargs="?", const="")
@@ -54,12 +57,29 @@ def _send(command: CliCommand) -> None:
     place = open_home(command, creating=True)
     key = f"cli-{secrets.token_hex(8)}"
     to = [str(address) for address in place.ask(send, target=asked.to, text=text, key=key)]
+    arrived = place.running and _arrives(place, key)
     if asked.json:
         console.json({"to": to, "key": key, "gateway": place.running})
     elif not asked.quiet:
-        console.line(f"On its way to {', '.join(to)}.")
+        console.line(f"{'Sent' if arrived else 'On its way'} to {', '.join(to)}.")
         if not place.running:
             console.note("No gateway is running. The message is sent when one starts (hermes gateway run).")
+
+
+def _arrives(place: HomeAccess, key: str) -> bool:
+    """Whether it has been sent; what was refused at once is an error, and what takes longer is not waited
+    for."""
+    until = time.monotonic() + _WAIT_SECONDS
+    while True:
+        rows = place.ask(sent, key=key)
+        if dead := next((row for row in rows if row.state is OutState.DEAD), None):
+            raise UserError(
+                f"Not sent to {dead.to}: {one_line(dead.error, 200) or 'it was refused'}.",
+                hint=f"When that is mended: hermes outbox retry {dead.key}",
+            )
+        if all(row.state is OutState.SENT for row in rows) or time.monotonic() > until:
+            return all(row.state is OutState.SENT for row in rows)
+        time.sleep(0.05)
 
 
 def _text(asked: argparse.Namespace) -> str:

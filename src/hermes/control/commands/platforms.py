@@ -99,7 +99,12 @@ def _account(call: CommandCall) -> Account:
 
 
 @command(
-    "sethome", "make this chat the platform's home channel", usage="[off]", aliases=("set-home",), admin=True
+    "sethome",
+    "make this chat the platform's home channel",
+    usage="[off]",
+    aliases=("set-home",),
+    admin=True,
+    otherwise="At the gateway's machine it is: hermes config set '{account}.home_channel' '{chat}'. ",
 )
 def sethome(call: CommandCall) -> CommandReply:
     here = call.source.address

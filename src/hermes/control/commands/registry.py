@@ -175,6 +175,8 @@ class SlashCommand(Struct, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     admin: bool = False
     """Only for admins, and where none are named, for those whom the operator let in by id."""
+    otherwise: str = ""
+    """What helps whoever may not, with `{account}` and `{chat}`."""
     mid_turn: bool = True
     gate: str = ""
     terminal: bool = False
@@ -360,6 +362,7 @@ def _check_tier(call: CommandRequest, slash: SlashCommand) -> None:
     if slash.admin:
         key = "allow_admin_from" if call.source.kind is SourceKind.PRIVATE else "group_allow_admin_from"
         who = f"It is for admins: the operator names them in {call.source.address.credential}.{key}. "
+        who += slash.otherwise.format(account=call.source.address.credential, chat=call.source.address.chat)
     raise UserError(f"You may not use /{slash.name} here.", hint=f"{who}You may use {allowed}.")
 
 

@@ -21,7 +21,7 @@ from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
 from hermes.entry.kit.errors import TOO_FAST, error_table, retry_after, seconds_of, slower
 from hermes.entry.kit.http import HttpAnswer, HttpClient
-from hermes.entry.kit.payload import as_dict, dig
+from hermes.entry.kit.payload import Recent, as_dict, dig
 from hermes.entry.kit.transfer import OutgoingFile
 from hermes.entry.platforms.discord.convert import is_snowflake
 
@@ -73,6 +73,7 @@ class DiscordApi(HttpClient[DiscordResponse]):
         self._token = token
         self._base = base.rstrip("/")
         self._clock = clock
+        self._buckets: Recent[str, str] = Recent(_MOST_ROUTES)
         self._free_at: dict[str, float] = {}
         self._all_free_at = 0.0
 
@@ -121,7 +122,9 @@ class DiscordApi(HttpClient[DiscordResponse]):
     async def _wait_for(self, route: str) -> None:
         # The limit of all that we ask does not bind answers to interactions, which have three seconds.
         everywhere = 0.0 if "interactions/" in route else self._all_free_at
-        wait = max(self._free_at.get(route, 0.0), everywhere) - self._clock.monotonic()
+        wait = (
+            max(self._free_at.get(self._buckets.get(route, route), 0.0), everywhere) - self._clock.monotonic()
+        )
         if wait > _PATIENCE:
             raise Unreachable("Discord wants us to be slower", after=round(wait, 3))
         if wait > 0:
@@ -131,17 +134,22 @@ class DiscordApi(HttpClient[DiscordResponse]):
         now = self._clock.monotonic()
         if len(self._free_at) > _MOST_ROUTES:
             self._free_at = {name: at for name, at in self._free_at.items() if at > now}
+        if bucket := answer.headers.get("X-RateLimit-Bucket"):
+            # Discord's own name of what shares a limit; each channel and server has one of its own
+            # (discord-api-docs, topics/rate-limits: “top-level resources … are not shared between them”).
+            self._buckets[route] = f"{bucket} {_resource(route)}"
+        limit = self._buckets.get(route, route)
         if answer.status == TOO_FAST:
             free = now + _delay(answer.answer, answer.headers)
             if _is_everywhere(answer):
                 self._all_free_at = free
             else:
-                self._free_at[route] = free
+                self._free_at[limit] = free
         elif _is_blocked(answer.status, answer.answer):
             self._all_free_at = now + _BLOCKED_SECONDS
         elif answer.headers.get("X-RateLimit-Remaining") == "0":
             after = seconds_of(answer.headers.get("X-RateLimit-Reset-After"))
-            self._free_at[route] = now + (after or 0.0)
+            self._free_at[limit] = now + (after or 0.0)
 
     async def fetch(self, url: Any, sink: Sink) -> None:
         """A file of Discord's own servers, and of no others."""
@@ -165,8 +173,13 @@ def agent_of(token: str) -> str:
     return "DiscordBot (https://discord.com, 1)"
 
 
+def _resource(route: str) -> str:
+    return "/".join(route.partition(" ")[2].split("/")[:2])
+
+
 def _route(method: str, path: str) -> str:
-    """What shares a limit: the method, the shape of the path, and the channel or server in front."""
+    """What shares a limit, until Discord says so: the method, the shape of the path, and the channel or
+    server in front."""
     front, _, rest = path.removeprefix("/").partition("/")
     number, _, rest = rest.partition("/")
     shape, reactions, _ = _NUMBER.sub("/…", "/" + rest).partition("/reactions/")

@@ -1,8 +1,8 @@
-"""Answers through Slack's own streams (`chat.startStream` and its kin), where the operator wants them: in threads
+"""Answers through Slack's own streams (`chat.startStream` …), where the operator wants them: in threads
 of direct messages, since in a channel only one person sees such a stream grow.
 
 A stream takes only what is added at its end, and Slack ends it when it likes. Whatever it does not take, and
-whatever nobody knows the fate of, is written over the message by an edit, which is what all others do anyway."""
+whatever nobody knows the fate of, is written over the message by an edit, as everywhere else."""
 
 from __future__ import annotations
 
