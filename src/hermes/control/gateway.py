@@ -33,6 +33,7 @@ from hermes.control.turn.inbound_files import MOST_INLINE
 from hermes.control.turn.passwords import PasswordDesk
 from hermes.control.turn.questions import answer
 from hermes.control.turn.stopping import stop_session, stop_turn
+from hermes.control.usage import count_usage
 from hermes.control.wiring import GatewayParts, WiredGateway
 from hermes.control.workers import TaskSet, end_tasks
 from hermes.domain.address import Address, Source
@@ -343,6 +344,10 @@ class Gateway(WiredGateway):
             self.feeds.end(open_turn)
         self.actors.warm.take(session)
         self.events.emit(SessionRemoved(agent=agent, session=session))
+
+    async def count_usage(self) -> None:
+        """Bring the sums of what models took up to date."""
+        await count_usage(self._parts.store)
 
     async def open_work(self) -> OpenWork:
         """How much is not done yet, of all agents."""

@@ -121,3 +121,11 @@ class UsageGroup(Struct, frozen=True, kw_only=True):
 def total_of(groups: Iterable[UsageGroup]) -> UsageSum:
     every = [group.used for group in groups]
     return UsageSum(**{name: sum(getattr(used, name) for used in every) for name in field_names(UsageSum)})
+
+
+def merged(groups: Iterable[UsageGroup], place: int) -> dict[str, UsageSum]:
+    """The sums by one part of their keys."""
+    parts: dict[str, list[UsageGroup]] = {}
+    for group in groups:
+        parts.setdefault(group.key[place], []).append(group)
+    return {name: total_of(same) for name, same in parts.items()}

@@ -28,6 +28,7 @@ from hermes.control.people.routing import job_source
 from hermes.control.sessions.administration import trace_message
 from hermes.control.sessions.callers import look_up
 from hermes.control.sessions.submission import NotFound
+from hermes.control.usage import BY, LONGEST_REPORT, UsageQuery, UsageReport, count_usage
 from hermes.domain.address import Address, Source
 from hermes.domain.channels import Channel
 from hermes.domain.errors import UserError
@@ -145,6 +146,17 @@ async def find_session(desk: OperatorDesk, name: str, agent: str | None = None) 
 @operation("DELETE", "session", "Delete a session.")
 async def delete_session(desk: OperatorDesk, name: str, agent: str | None = None) -> None:
     await desk.delete(AgentId(agent or desk.default), SessionId(name))
+
+
+@operation("GET", "usage", "What models took, by day.")
+async def usage_report(
+    desk: OperatorDesk, days: int = 30, by: str = "model", agent: str | None = None, person: str = ""
+) -> UsageReport:
+    if by not in BY or not 1 <= days <= LONGEST_REPORT:
+        raise UserError(f"Ask for 1 to {LONGEST_REPORT} days, by one of {', '.join(BY)}.")
+    await count_usage(desk.courier.store)
+    query = UsageQuery(by=by, days=days, now=desk.courier.clock.now(), person=person)
+    return query.report(await desk.collect(query.read, agent))
 
 
 @operation("GET", "trace", "Where a message is.")

@@ -23,7 +23,7 @@ _NARROWEST = 8
 _LONGEST_CELL = 400
 _NAMED_COMMAND = re.compile(
     r"(?<![\w./-])hermes (?=(?:--resume|--continue|-q|access|chat|config|cron|doctor|gateway|grants|handoff"
-    r"|hooks|outbox|pairing|platforms|plugins|send|sessions|status|trace|webhook)\b)"
+    r"|hooks|insights|outbox|pairing|platforms|plugins|send|sessions|status|trace|webhook)\b)"
 )
 """A command in a sentence of ours, but for `hermes profile`, which is about all homes."""
 
@@ -75,6 +75,11 @@ class CliConsole(Struct, frozen=True, kw_only=True):
             for line in _wrapped(last, widths[-1]) if wrap and self.width else [last]:
                 self.out.write(_row([*first, line], widths) + "\n")
                 first = [""] * len(first)
+
+    def bar(self, before: str, bar: str, after: str) -> None:
+        """A line of a plot."""
+        painted = f"\x1b[36m{bar}\x1b[0m" if self.colour and bar else bar
+        self.out.write(f"{showable(before)}{painted}{showable(after)}".rstrip() + "\n")
 
     def facts(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Names and values; a value that does not fit goes on below."""

@@ -1,4 +1,4 @@
-"""`/usage`: what this session and this person spent."""
+"""`/usage` and `/insights`: what this session, this person or an agent took of models."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hermes.control.commands.registry import CommandCall, CommandReply, CommandRequest, command
-from hermes.control.usage import count_usage
+from hermes.control.usage import LONGEST_REPORT, UsageLine, UsageQuery, UsageReport, count_usage, usage_line
 from hermes.domain.clock import zone_named
-from hermes.domain.errors import Refused
+from hermes.domain.errors import Refused, UserError
 from hermes.domain.spending import BudgetAccount, accounts_of, spender_of
 from hermes.domain.usage import CostStatus, UsageGroup, UsageSum, total_of
 
@@ -58,26 +58,52 @@ def usage(call: CommandCall) -> CommandReply:
     return CommandReply(text="\n".join(lines))
 
 
+async def _look(request: CommandRequest) -> UsageReport:
+    days = request.number(LONGEST_REPORT, default="30")
+    if days is None:
+        raise UserError("Write how many days to look at.", hint=f"/insights 7, at most {LONGEST_REPORT}.")
+    person = "" if request.is_admin else spender_of(request.session.agent, request.source).person
+    await count_usage(request.runtime.store)
+    query = UsageQuery(by="model", days=days, now=request.now, person=person)
+    return query.report(await request.read(lambda call: query.read(call.tx)))
+
+
+@command(
+    "insights", "what you used in the last days; all of this agent for admins", usage="[days]", prepare=_look
+)
+def insights(call: CommandCall) -> CommandReply:
+    report: UsageReport = call.prepared
+    whose = "Everybody with this agent" if call.is_admin else "You"
+    lines = [f"{whose}, {report.first} to {report.last}: {line_words(report.total)}."]
+    lines += [f"- {line.name or 'a model'}: {line_words(line)}" for line in report.groups]
+    return CommandReply(text="\n".join(lines))
+
+
 def _who(group: UsageGroup) -> str:
     model, role = group.key
     return model if role == "main" else f"{model or 'a model'} for {role}"
 
 
 def usage_words(used: UsageSum) -> str:
+    return line_words(usage_line("", used))
+
+
+def line_words(line: UsageLine) -> str:
     """A sum in words: calls, tokens, how much of them a cache saved, dollars."""
-    calls = f"{used.calls:,} model call{'' if used.calls == 1 else 's'}"
-    if not used.calls:
+    calls = f"{line.calls:,} model call{'' if line.calls == 1 else 's'}"
+    if not line.calls:
         return calls
-    saved = f" ({used.cached / used.prompt:.0%} cached)" if used.cached else ""
-    return f"{calls}, {used.prompt:,} tokens read{saved}, {used.completion:,} written, {cost_words(used)}"
+    saved = f" ({line.cache_hit_ratio:.0%} cached)" if line.cache_hit_ratio else ""
+    read = f"{line.prompt_tokens:,} tokens read{saved}"
+    return f"{calls}, {read}, {line.completion_tokens:,} written, {_cost(line)}"
 
 
-def cost_words(used: UsageSum) -> str:
-    match used.status:
+def _cost(line: UsageLine) -> str:
+    match line.cost_status:
         case CostStatus.INCLUDED:
             return "no cost"
         case CostStatus.UNKNOWN:
             return "cost unknown"
         case CostStatus.ESTIMATED:
-            more = f" without {used.unpriced} calls of unknown price" if used.unpriced else ""
-            return f"about ${used.cost:.4f}{more}"
+            more = f" without {line.unpriced_calls} calls of unknown price" if line.unpriced_calls else ""
+            return f"about ${line.cost:.4f}{more}"

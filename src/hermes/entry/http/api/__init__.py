@@ -17,6 +17,7 @@ RESOURCES = {
     "health": "api.health",
     "capabilities": "api.capabilities",
     "webhooks": "webhooks.receive",
+    "usage": "api.usage",
     "metrics": "api.metrics",
     "openapi": "api.openapi",
     "docs": "api.docs",

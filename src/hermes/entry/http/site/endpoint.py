@@ -218,7 +218,7 @@ class HttpCall(Struct, frozen=True, kw_only=True):
     @property
     def owner(self) -> str | None:
         """Only sessions that began through this credential may be seen; None if all may be."""
-        return None if self.principal.may(KeyScope.SESSIONS) else self._credential
+        return None if self.principal.may(KeyScope.SESSIONS) else self.credential
 
     async def find(self, look: Callable[[Tx], T | None], missing: Exception) -> T:
         """The first hit among the agents; raises `missing` if there is none."""
@@ -253,10 +253,11 @@ class HttpCall(Struct, frozen=True, kw_only=True):
 
     def owns(self, source: Source | None) -> bool:
         """Whether this client is who spoke there."""
-        return source is not None and source.address.credential == self._credential
+        return source is not None and source.address.credential == self.credential
 
     @property
-    def _credential(self) -> str:
+    def credential(self) -> str:
+        """The key as addresses and usage name it."""
         return Address(platform=PLATFORM, account=self.principal.name, chat="-").credential
 
 
