@@ -53,7 +53,7 @@ from hermes.domain.text import one_line
 from hermes.domain.tool import ToolCall
 from hermes.domain.toolbox import ToolsetLimit
 from hermes.domain.transcript import visible
-from hermes.domain.turn import CLIENT_GONE, Answer, TurnInput
+from hermes.domain.turn import CLIENT_GONE, Answer, TurnAction, TurnInput
 from hermes.domain.usage import Usage
 from hermes.domain.word import replace
 from hermes.script.engine import GatewayThread
@@ -118,6 +118,7 @@ class _ConversationRun(Struct, kw_only=True):
 
     text: str
     system: str = ""
+    command: str = ""
     history: Sequence[Message] | None = None
     delta: Callable[[str | None], object] | None = None
     turn: TurnId | None = None
@@ -206,6 +207,22 @@ class AIAgent:
             talk.stop_words = message
             self._engine.submit(self._stop(talk.turn), inside=True)
 
+    def run_command(self, command: str) -> str:
+        """Run a shell command where the agent runs its own, without the model; what it printed."""
+        return _text_of(self._engine.submit(self._converse(_command(command))).result())
+
+    async def arun_command(self, command: str) -> str:
+        """`run_command` for coroutines."""
+        return _text_of(await asyncio.wrap_future(self._engine.submit(self._converse(_command(command)))))
+
+    def trajectory(self) -> list[dict[str, str]]:
+        """The conversation so far as the turns of a training sample."""
+        return self._engine.submit(self._trajectory()).result()
+
+    async def atrajectory(self) -> list[dict[str, str]]:
+        """`trajectory` for coroutines."""
+        return await asyncio.wrap_future(self._engine.submit(self._trajectory()))
+
     @property
     def session_id(self) -> str | None:
         """The session, once something was said in it."""
@@ -276,7 +293,7 @@ class AIAgent:
             words = Submission(
                 agent=MAIN_AGENT,
                 source=SOURCE,
-                input=TurnInput(text=talk.text),
+                input=_input(talk),
                 place=SessionTarget(session=session),
             )
             turn = await app.gateway.submit(words)
@@ -298,9 +315,7 @@ class AIAgent:
             if talk.stop_words is not None:
                 result["interrupt_message"] = talk.stop_words
             if self._options.get("save_trajectories"):
-                runtime = await app.gateway.agents.get(MAIN_AGENT)
-                tools = list(runtime.toolbox.all.values())
-                sample = make_trajectory(visible(entries), tools).conversations
+                sample = await _sample(app, entries)
                 await asyncio.to_thread(_save_sample, sample, result, entries[-1].at, _redact(app))
             self._messages = result["messages"]
             return result
@@ -322,6 +337,14 @@ class AIAgent:
             self._chosen = None
         await app.store.scoped(MAIN_AGENT).write(partial(_prepare, self._session, _entries(seed, now), now))
         return self._session
+
+    async def _trajectory(self) -> list[dict[str, str]]:
+        app, session = await self._engine.ready(), self._session
+        if session is None:
+            return []
+        return await _sample(
+            app, await app.store.scoped(MAIN_AGENT).read(lambda tx: tx.journal.read(session))
+        )
 
     async def _stop(self, turn: TurnId) -> None:
         app = await self._engine.ready()
@@ -490,6 +513,11 @@ def _result(app: App, session: SessionId, turn: TurnId, entries: Sequence[Entry]
         "partial": any(said.partial for said in replies),
         "interrupted": stopped,
         "error": end.reason if isinstance(end, Failed) else None,
+        "tool_errors": [
+            entry.record.text
+            for entry in own
+            if isinstance(entry.record, ToolFinished) and entry.record.failed
+        ],
         "session_id": session,
         "model": next((said.model for said in reversed(replies) if said.model), app.choice.model),
         "provider": app.choice.provider,
@@ -506,6 +534,20 @@ def _result(app: App, session: SessionId, turn: TurnId, entries: Sequence[Entry]
         "estimated_cost_usd": None,
         "cost_status": "unknown",
     }
+
+
+def _command(command: str) -> _ConversationRun:
+    return _ConversationRun(text=command, command=command)
+
+
+def _input(talk: _ConversationRun) -> TurnInput:
+    action = TurnAction.RUN if talk.command else TurnAction.SAY
+    return TurnInput(text=talk.text, action=action, command=talk.command)
+
+
+async def _sample(app: App, entries: Sequence[Entry]) -> list[dict[str, str]]:
+    runtime = await app.gateway.agents.get(MAIN_AGENT)
+    return make_trajectory(visible(entries), list(runtime.toolbox.all.values())).conversations
 
 
 def _redact(app: App) -> Callable[[str], str]:
