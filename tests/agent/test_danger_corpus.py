@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from hermes.agent.danger.judge import judge_command
-from hermes.agent.danger.paths import CommandScope
+from hermes.agent.danger.scope import CommandScope
 from hermes.domain.ports.world import FolderRules
 
 PLACE = CommandScope(

@@ -9,7 +9,7 @@ import pytest
 
 from hermes.agent.danger import code, effects, inline, judge
 from hermes.agent.danger.judge import judge_command
-from hermes.agent.danger.paths import CommandScope
+from hermes.agent.danger.scope import CommandScope
 from hermes.agent.danger.shell.reader import _LONGEST
 from hermes.domain.ports.world import FolderRules
 from tests.effort import effort, grows_evenly

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes.agent.danger.judge import judge_command, judge_input
-from hermes.agent.danger.paths import CommandScope
+from hermes.agent.danger.scope import CommandScope
 from hermes.domain.ports.world import FolderRules
 
 HOME = "/home/ann/.hermes"

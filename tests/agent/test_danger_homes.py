@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hermes.agent.danger.judge import judge_command, judge_input
-from hermes.agent.danger.paths import CommandScope, is_free_workspace, read_fault, write_fault
+from hermes.agent.danger.paths import read_fault, write_fault
+from hermes.agent.danger.scope import CommandScope, is_free_workspace
 from hermes.domain.ports.world import FolderRules
 from hermes.domain.word import replace
 

@@ -6,7 +6,8 @@ import pytest
 
 from hermes.agent.danger.ignored import EVERYTHING, is_ignored, read_lines
 from hermes.agent.danger.judge import digest, judge_command
-from hermes.agent.danger.paths import CommandScope, delete_fault, read_fault, write_fault
+from hermes.agent.danger.paths import delete_fault, read_fault, write_fault
+from hermes.agent.danger.scope import CommandScope
 from hermes.domain.word import replace
 from tests.agent.test_danger_corpus import PLACE
 

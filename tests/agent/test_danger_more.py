@@ -4,7 +4,7 @@ What is missed, or asked for in vain, is named."""
 from __future__ import annotations
 
 from hermes.agent.danger.judge import judge_command
-from hermes.agent.danger.paths import CommandScope
+from hermes.agent.danger.scope import CommandScope
 from hermes.domain.ports.world import FolderRules
 
 PLACE = CommandScope(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hermes.agent.danger import effects
 from hermes.agent.danger.judge import digest, hidden_characters, judge_command
-from hermes.agent.danger.paths import CommandScope
 from hermes.agent.danger.rules import RULES
+from hermes.agent.danger.scope import CommandScope
 from hermes.agent.danger.shell.reader import read_shell
 from hermes.agent.danger.shell.syntax import UnreadableCommand
 from hermes.domain.ports.world import FolderRules

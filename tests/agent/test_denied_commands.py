@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes.agent.danger.judge import judge_command
-from hermes.agent.danger.paths import CommandScope
+from hermes.agent.danger.scope import CommandScope
 
 PLACE = CommandScope(
     cwd="/w", workspace="/w", home="/home/me", deny=("git push*", "curl *", "*secret*", "kubectl")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.agent.danger.paths import UserLocks, is_wide
+from hermes.agent.danger.scope import UserLocks, is_wide
 from hermes.app.agents.backends import WorldScopes
 from hermes.app.homes import closed_homes
 from hermes.app.messaging import Messaging

@@ -16,7 +16,7 @@ import pytest
 
 from hermes import plugins
 from hermes.agent.danger.judge import digest
-from hermes.agent.danger.paths import CommandScope
+from hermes.agent.danger.scope import CommandScope
 from hermes.app.agents.backends import AgentBackends, BoundAgent, GatewayBackends
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import SystemClock

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from hermes.agent.danger.paths import UserLocks
+from hermes.agent.danger.scope import UserLocks
 from hermes.app.agents.backends import WorldScopes
 from hermes.app.agents.registry import AgentRegistry
 from hermes.app.generations import differences

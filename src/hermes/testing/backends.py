@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from hermes.agent.danger.paths import CommandScope
+from hermes.agent.danger.scope import CommandScope
 from hermes.app.agents.ladder import SandboxProbes
 from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.ids import MAIN_AGENT

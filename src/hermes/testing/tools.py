@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from hermes.agent.danger.paths import CommandScope
+from hermes.agent.danger.scope import CommandScope
 from hermes.agent.tools import make_tools
 from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall, SudoPassword
 from hermes.domain.channels import MessagingPort

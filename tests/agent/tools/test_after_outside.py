@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.danger.paths import CommandScope
+from hermes.agent.danger.scope import CommandScope
 from hermes.agent.tools.registry import ApprovalCase, CommandRules
 from hermes.agent.tools.terminal import ask_after_outside
 from hermes.domain.ids import SessionId

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hermes.agent.danger.judge import judge_command
-from hermes.agent.danger.paths import CommandScope
+from hermes.agent.danger.scope import CommandScope
 from hermes.app.agents.sudo import VARIABLE, SudoPasswords
 from hermes.control.turn import passwords
 from hermes.control.turn.passwords import PasswordDesk

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.danger.paths import CommandScope
+from hermes.agent.danger.scope import CommandScope
 from hermes.agent.tools.registry import TOOLS, toolsets
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId

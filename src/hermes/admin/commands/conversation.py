@@ -111,7 +111,7 @@ def _about_folder(process: ChatProcess, visit: Visit) -> list[str]:
         return []
     lines = [] if session is None else [*folder_notes(session)]
     if process.is_conversation and not lines:
-        from hermes.agent.danger.paths import is_wide
+        from hermes.agent.danger.scope import is_wide
 
         home = process.command.environ.get("HOME") or os.path.expanduser("~")
         if is_wide(folder, home):

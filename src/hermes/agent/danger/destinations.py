@@ -124,7 +124,7 @@ def _runs(command: str, cwd: str | None = None, scripts: Scripts = ()) -> Runs:
     """The programs that a command runs, each with its words and with what it is fed; without a name, what
     cannot be read. `scripts` are the files among them whose texts are known."""
     from hermes.agent.danger.judge import follow
-    from hermes.agent.danger.paths import CommandScope
+    from hermes.agent.danger.scope import CommandScope
 
     judge = follow(command, CommandScope(cwd="/", workspace="/", home="/", scripts=scripts), cwd)
     if any(finding.rule == "text.unreadable" for finding in judge.findings):

@@ -21,8 +21,8 @@ from itertools import pairwise
 from msgspec import Struct, field
 
 from hermes.agent.danger import names, paths, programs, scripts
-from hermes.agent.danger.paths import CommandScope
 from hermes.agent.danger.rules import RULES, DangerFinding, DangerVerdict
+from hermes.agent.danger.scope import CommandScope, is_root
 from hermes.agent.danger.shell import syntax
 from hermes.agent.danger.shell.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
 from hermes.agent.danger.shell.reader import read_shell
@@ -502,7 +502,7 @@ class CommandJudge(Struct):
         # `ls /` prints names without their folder, `ls -d /*` prints them with it.
         whole = [os.path.dirname(path) for path in listed if path.endswith("/" + syntax.STAR)]
         folders = [*whole, *listed] if name in ("find", "fd", "fdfind") else whole
-        root = names.NARROWS.isdisjoint(fields) and any(map(paths.is_root, folders))
+        root = names.NARROWS.isdisjoint(fields) and any(map(is_root, folders))
         return "-".join(filter(None, ["root" if root else "", "home" if home else ""]))
 
     def _source(self, node: syntax.ShellNode) -> str:

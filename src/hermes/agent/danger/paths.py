@@ -8,16 +8,14 @@ import os
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from functools import lru_cache
-
-from msgspec import Struct
 
 from hermes.agent.danger.ignored import FILE, is_ignored
 from hermes.agent.danger.names import listed
+from hermes.agent.danger.scope import ROOTS, CommandScope, is_within
 from hermes.agent.danger.shell.expand import UNKNOWN, has_glob, to_plain
 from hermes.agent.danger.shell.syntax import BRACKET, QUESTION, STAR
 from hermes.domain.late_pattern import late_pattern
-from hermes.domain.ports.world import NO_HOMES, FolderRules
+from hermes.domain.ports.world import FolderRules
 
 # Matched against paths in which the home folder is written `~`.
 _SECRET = late_pattern(
@@ -87,84 +85,6 @@ _LONGEST_PATH = 4096
 _DEEPEST_LINK = 7
 _LINKS = late_pattern(rf"proc|dev/|/[^/]*[{STAR}{QUESTION}{BRACKET}]")
 _LINK = late_pattern(r"proc/[^/]+/(task/[^/]+/)?(cwd|root|fd/[^/]+)|dev/(fd/[^/]+|stdin|stdout|stderr)")
-_ROOTS = late_pattern(
-    r"/|/(etc|usr|bin|sbin|lib|lib32|lib64|boot|dev|home|opt|proc|root|run|srv|sys|var|tmp|mnt|media|Users|System"
-    r"|Library|Applications|Volumes|nix|snap)|/(home|Users)/[^/]+|/usr/(bin|lib|local|share|sbin)|/var/(lib|log)"
-)
-
-
-class UserLocks(Struct, frozen=True, kw_only=True):
-    """What the operator says about commands: patterns of those that are never run (`deny`) and of those that
-    are always asked for (`ask`), beginnings of those that are not (`allow`), and folders in which deleting is
-    everyday work."""
-
-    deny: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    allow: tuple[str, ...] = ()
-    folders: tuple[str, ...] = ()
-
-
-class CommandScope(Struct, frozen=True, kw_only=True):
-    """Where a command is to run: what it may treat as its own, and what belongs to the gateway and its
-    agents."""
-
-    cwd: str
-    workspace: str
-    home: str
-    wide: bool = False
-    own_pids: tuple[int, ...] = ()
-    homes: FolderRules = NO_HOMES
-    deny: tuple[str, ...] = ()
-    """Patterns of commands that the operator forbids."""
-    ask: tuple[str, ...] = ()
-    allow: tuple[str, ...] = ()
-    folders: tuple[str, ...] = ()
-    """As in `UserLocks`."""
-    ignored: tuple[str, ...] = ()
-    """The lines of the workspace's `.agentignore`."""
-    scripts: tuple[tuple[str, str | None], ...] = ()
-    """Files that the agent wrote and the command would run, with their texts; None = no text to be judged."""
-    elsewhere: str = ""
-    """The world it is in, unless that is the gateway's machine itself."""
-    contained: bool = False
-    """Whether a sandbox or a container holds it, so that only what leaves that matters."""
-    network_open: bool = True
-    """Whether it may reach any host."""
-    ask_all: bool = False
-    """Nothing holds it, and who it is for does not sit at the machine: what is harmless is asked for too."""
-
-    @property
-    def ground(self) -> str:
-        """The folder in which deleting is everyday work; empty if the workspace is too wide for that."""
-        return self.workspace if not self.wide and is_free_workspace(self.workspace, self.home) else ""
-
-    def mentions_home(self, code: str) -> bool:
-        """Whether code names one of the homes: whole, or as it is called inside the user's home folder."""
-        pattern = _marks(self.homes.closed, self.home)
-        return pattern is not None and pattern.search(code) is not None
-
-    def denies(self, command: str) -> bool:
-        return _fits(command, self.deny)
-
-    def locks(self, command: str) -> bool:
-        return _fits(command, self.ask)
-
-
-def _fits(command: str, patterns: tuple[str, ...]) -> bool:
-    folded = command.strip().casefold()
-    return any(fnmatchcase(folded, pattern.casefold()) for pattern in patterns)
-
-
-def is_free_workspace(workspace: str, home: str) -> bool:
-    """Whether a folder may be an agent's own: not the user's home, nor what is above it, nor the system's."""
-    return not (_ROOTS.fullmatch(workspace) or _within(home, workspace))
-
-
-def is_wide(workspace: str, home: str) -> bool:
-    """Whether a folder of this machine is too much to be an agent's own: the user's home, one above it, or
-    the system's; as it is written, or where it really leads."""
-    pairs = ((workspace, home), (os.path.realpath(workspace), os.path.realpath(home)))
-    return not all(is_free_workspace(folder, own) for folder, own in pairs)
 
 
 def resolve(path: str, cwd: str | None) -> str | None:
@@ -317,8 +237,8 @@ def _system_fault(path: str, place: CommandScope) -> str:
         return "write.system" if not _HARMLESS_DEVICE.fullmatch(text) else ""
     own_home = place.home if place.home != "/" else ""
     mine = (
-        any(_within(path, own) for own in (place.ground, *place.folders))
-        or _within(path, own_home)
+        any(is_within(path, own) for own in (place.ground, *place.folders))
+        or is_within(path, own_home)
         or _HARMLESS_SYSTEM.fullmatch(text)
     )
     return "write.system" if _SYSTEM.fullmatch(text) and not mine else ""
@@ -331,7 +251,7 @@ def delete_fault(path: str | None, place: CommandScope, *, recursive: bool) -> s
     name = to_plain(path)
     folder = os.path.dirname(name) if has_glob(os.path.basename(path)) else name
     everything = os.path.basename(name) in ("*", ".*", "?*", "**") or name == folder
-    if recursive and everything and (_ROOTS.fullmatch(folder) or folder == place.home):
+    if recursive and everything and (ROOTS.fullmatch(folder) or folder == place.home):
         tmp = folder == "/tmp" and name != folder
         return "delete.outside" if tmp else "delete.root"
     if recursive and has_glob(path) and _holds_roots(name, place.home):
@@ -339,12 +259,12 @@ def delete_fault(path: str | None, place: CommandScope, *, recursive: bool) -> s
     fault = "write.agent" if recursive and holds_home(path, place) else write_fault(path, place)
     if fault:
         return "delete.outside" if fault == "write.system" else fault
-    ground = next((one for one in (place.ground, *place.folders) if _within(folder, one)), "")
+    ground = next((one for one in (place.ground, *place.folders) if is_within(folder, one)), "")
     if ground:
         whole = name == ground or (folder == ground and everything)
         return "delete.everything" if whole or os.path.basename(name) == ".git" else ""
     scratch = re.match(r"/(var/)?tmp/[^/]+", folder) or (folder == "/tmp" and not everything)
-    return "" if scratch and not _within(folder, place.home) else "delete.outside"
+    return "" if scratch and not is_within(folder, place.home) else "delete.outside"
 
 
 _KNOWN_ROOTS = tuple(
@@ -366,17 +286,7 @@ def _holds_roots(pattern: str, home: str) -> bool:
     return any(all(map(fnmatchcase, root, wanted)) for root in known)
 
 
-def is_root(path: str) -> bool:
-    """Whether this is the root or a folder of the system, beside the one for anybody's files."""
-    return path != "/tmp" and _ROOTS.fullmatch(path) is not None
-
-
-def _within(path: str, folder: str) -> bool:
-    return bool(folder) and (path == folder or path.startswith(folder.rstrip("/") + "/"))
-
-
 _LONGEST_NAME = 255
-_SHORTEST_MARK = 5
 
 
 def _is_inside(path: str, folders: Iterable[str]) -> bool:
@@ -392,19 +302,6 @@ def _is_closed(path: str, homes: FolderRules, *, writing: bool) -> bool:
     free = [place for place in places if plain == place or plain.startswith(place + "/")]
     # A home inside a place that is free is closed again.
     return not free or any(_is_inside(home, free) and _is_inside(path, (home,)) for home in homes.closed)
-
-
-@lru_cache(maxsize=64)
-def _marks(folders: tuple[str, ...], user_home: str) -> re.Pattern[str] | None:
-    marks = set(folders)
-    for folder in folders:
-        below = folder.removeprefix(user_home.rstrip("/") + "/")
-        if below != folder and (below.startswith(".") or len(below) >= _SHORTEST_MARK):
-            marks.add(below)
-    if not marks:
-        return None
-    any_mark = "|".join(map(re.escape, sorted(marks)))
-    return re.compile(rf"(?<![\w.-])({any_mark})(?![\w-])", re.IGNORECASE)
 
 
 def _leads(path: str, folder: str, *, down: bool = False) -> bool:

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from hermes.agent.danger.paths import CommandScope, read_fault, write_fault
 from hermes.agent.danger.rules import RULES
+from hermes.agent.danger.scope import CommandScope
 from hermes.agent.tools.approval_text import action_digest, shown_change, visible_line
 from hermes.agent.tools.registry import ApprovalCase, CommandRules, ToolInvocation, tool
 from hermes.domain.errors import UserError
@@ -42,7 +42,7 @@ def resolve_path(scope: CommandScope, path: str) -> str:
 
 async def ask_to_read(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     path = resolve_path(case.scope, str(arguments.get("path") or "."))
-    fault = read_fault(path, case.scope)
+    fault = case.scope.read_fault(path)
     if not fault:
         return None
     text = f"Read {visible_line(path)}\nIt {RULES[fault].reason}."
@@ -51,7 +51,7 @@ async def ask_to_read(case: ApprovalCase, arguments: Mapping[str, Any]) -> Appro
 
 async def ask_to_write(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     path, content = resolve_path(case.scope, str(arguments["path"])), str(arguments["content"])
-    fault = write_fault(path, case.scope)
+    fault = case.scope.write_fault(path)
     if not fault:
         return None
 
@@ -86,8 +86,8 @@ async def check_target(
     asked = resolve_path(scope, path)
     found = await invocation.backend.files.stat(invocation.session, asked)
     real = found.path if found else await _place_of_new(invocation, asked)
-    fault = write_fault if writing else read_fault
-    if invocation.services.get(CommandRules).asks() and real != asked and fault(real, scope):
+    fault = scope.write_fault if writing else scope.read_fault
+    if invocation.services.get(CommandRules).asks() and real != asked and fault(real):
         raise UserError(
             f"{path} leads to {real}.", hint="Name that path itself, so that it can be asked for."
         )
@@ -292,7 +292,7 @@ async def search_files(
         closed=place.homes.closed,
     )
     found = await invocation.backend.files.search(search)
-    open_ones = [match for match in found.matches if not read_fault(match.path, place)]
+    open_ones = [match for match in found.matches if not place.read_fault(match.path)]
     if not open_ones:
         return f"Nothing found in {found.files} files."
     text = _grouped(open_ones, place.cwd)

@@ -11,7 +11,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.agent.danger.paths import write_fault
 from hermes.agent.tools.approval_text import action_digest, shown_lines
 from hermes.agent.tools.files import (
     check_hidden,
@@ -43,7 +42,7 @@ class TextEdit(Struct, frozen=True):
 
 async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     path = resolve_path(case.scope, str(arguments["path"]))
-    fault = write_fault(path, case.scope)
+    fault = case.scope.write_fault(path)
     if not fault:
         return None
     old, new = str(arguments["old"]), str(arguments["new"])

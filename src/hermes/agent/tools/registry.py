@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from hermes.agent.danger.ignored import EVERYTHING, FILE, LARGEST, read_lines
-from hermes.agent.danger.paths import CommandScope
+from hermes.agent.danger.scope import CommandScope
 from hermes.agent.tools.approval_text import bind_to_world
 from hermes.agent.tools.schema import ToolSignature, read_signature, read_values
 from hermes.domain.errors import HermesError, UserError, as_user_error
@@ -123,6 +122,8 @@ async def scope_of(services: ToolServices, session: str, *, opens: bool = True) 
 
 async def _ignored(backend: Backend, session: str, world: World) -> tuple[str, ...]:
     """What the workspace keeps from agents; a file that is there but cannot be read keeps everything."""
+    from hermes.agent.danger.ignored import EVERYTHING, FILE, LARGEST, read_lines
+
     path = f"{world.workspace.rstrip('/')}/{FILE}"
     try:
         if await backend.files.stat(session, path) is None:

@@ -25,8 +25,8 @@ from hermes.domain.word import replace
 
 if TYPE_CHECKING:
     # The judge is loaded with the first command: most starts and conversations have none.
-    from hermes.agent.danger.paths import CommandScope
     from hermes.agent.danger.rules import DangerVerdict
+    from hermes.agent.danger.scope import CommandScope
 
 _LONGEST_WAIT = 600
 _PREVIEW = 20_000

@@ -28,7 +28,7 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 
 from hermes import plugins
-from hermes.agent.danger.paths import CommandScope, UserLocks, is_free_workspace, is_wide
+from hermes.agent.danger.scope import CommandScope, UserLocks, is_free_workspace, is_wide
 from hermes.app.agents.ladder import (
     BoundaryChoice,
     Commander,

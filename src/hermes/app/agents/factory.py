@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from hermes import plugins
 from hermes.agent.context.prompt import IDENTITY
-from hermes.agent.danger.paths import UserLocks
+from hermes.agent.danger.scope import UserLocks
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall, SudoPassword
 from hermes.app.agents.backends import AgentBackends, BoundAgent, GatewayBackends, WorldScopes
