@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
-import signal
 import sys
-from collections.abc import Callable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable
+else:
+    import _signal as signal  # which makes no enumerations, and runners start sooner
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_DUMPABLE = 4
@@ -38,16 +42,19 @@ def hear_deaths() -> int:
 
 def reap(deaths: int) -> tuple[dict[int, int], bool]:
     """The children that have died, with their exit codes, and whether any are left."""
-    with contextlib.suppress(BlockingIOError):
+    try:
         os.read(deaths, 4096)
+    except BlockingIOError:
+        pass
     dead: dict[int, int] = {}
-    with contextlib.suppress(ChildProcessError):
+    try:
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return dead, True
             dead[pid] = os.waitstatus_to_exitcode(status)
-    return dead, False
+    except ChildProcessError:
+        return dead, False
 
 
 def descendants(root: int | None = None) -> list[int]:
@@ -65,10 +72,12 @@ def descendants(root: int | None = None) -> list[int]:
 
 def children_of(pid: int) -> list[int]:
     found: list[int] = []
-    with contextlib.suppress(OSError):
+    try:
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
                 found += map(int, file.read().split())
+    except OSError:
+        pass
     return found
 
 
@@ -84,10 +93,14 @@ def _listed_children() -> Callable[[int], list[int]]:
 
 
 def send_signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    try:
         os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
 
 
 def kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    try:
         os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass

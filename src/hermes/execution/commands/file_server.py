@@ -9,43 +9,44 @@ from __future__ import annotations
 
 import os
 import select
-import socket
-from collections.abc import Iterator
 
 from hermes.execution.commands import frames
+from hermes.execution.commands.handover import take_connection
 from hermes.execution.commands.supervisor import FrameLink
 from hermes.execution.files import work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import _socket
     import threading
+    from collections.abc import Iterator
     from typing import Any, BinaryIO
 ASK, DATA, TOLD, FAILED = b"q", b"d", b"j", b"n"
 _PIECE = 1 << 20
 _MOST_AT_ONCE = 32
 
 
-def serve_files(door: socket.socket) -> None:
+def serve_files(door: _socket.socket) -> None:
     """Until the gateway lets go of the door."""
     import threading  # in the process that needs it
 
     places = threading.Semaphore(_MOST_AT_ONCE)
     while True:
         places.acquire()
-        _, fds, _, _ = socket.recv_fds(door, 1, 1)
-        if not fds:
+        connection = take_connection(door)
+        if connection is None:
             return
-        threading.Thread(target=_serve, args=(fds[0], places), daemon=True).start()
+        threading.Thread(target=_serve, args=(connection, places), daemon=True).start()
 
 
 def _serve(descriptor: int, places: threading.Semaphore) -> None:
     try:
-        with socket.socket(fileno=descriptor):
-            os.write(descriptor, b"!")
-            _answer(FrameLink(descriptor, descriptor))
+        os.write(descriptor, b"!")
+        _answer(FrameLink(descriptor, descriptor))
     except (OSError, EOFError, ValueError):
         pass  # whoever asked is gone
     finally:
+        os.close(descriptor)
         places.release()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 _HEAD_BYTES = 20_000
@@ -52,10 +51,12 @@ class OutputCapture:
 
     def _open(self) -> None:
         self._file = -1
-        with contextlib.suppress(OSError):
+        try:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             self._file = os.open(self._path, flags, 0o600)
+        except OSError:
+            pass
 
     def _save(self, data: bytes) -> None:
         if self._file is None or self._file < 0 or self._saved >= self._most_saved:

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import os
 import select
-import signal
-import socket
-import struct
 import sys
 import time
-from collections.abc import Collection
 
 from hermes.domain.process_mark import AGENT, step_down
+from hermes.execution.commands.handover import open_door, take_connection
 from hermes.execution.commands.supervisor import CommandSupervisor, FrameLink
 from hermes.execution.process_tree import become_reaper, children_of, hear_deaths, reap, send_signal
 
@@ -26,26 +23,30 @@ TYPE_CHECKING = False  # as the one of `typing`, which takes longer to load than
 
 
 if TYPE_CHECKING:
+    import _socket
+    import signal
+    from collections.abc import Collection
     from typing import NoReturn
+else:
+    import _signal as signal
 
 
-def _supervise(doorbell: int, door: socket.socket, shell: str) -> NoReturn:
+def _supervise(doorbell: int, door: _socket.socket, shell: str) -> NoReturn:
     """The life of one spare: wait for a connection, then supervise the command that comes over it."""
     supervisor = CommandSupervisor(shell)
-    _, fds, _, _ = socket.recv_fds(door, 1, 1)
-    if fds:
+    connection = take_connection(door)
+    if connection is not None:
         door.close()
-        os.write(fds[0], b"!")
-        supervisor.take(FrameLink(fds[0], fds[0]))
-        supervisor.live(lambda: os.write(doorbell, struct.pack("i", os.getpid())))
+        os.write(connection, b"!")
+        supervisor.take(FrameLink(connection, connection))
+        supervisor.live(lambda: os.write(doorbell, os.getpid().to_bytes(4, "little")))
     os._exit(0)
 
 
 def main(beside: Collection[int] = ()) -> None:
     """Arguments: the number of an open socket, the shell. The processes `beside` are children too and none of
     its business."""
-    door, shell = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
-    door.set_inheritable(False)  # a command that had it could take the place of the next one's supervisor
+    door, shell = open_door(int(sys.argv[1])), sys.argv[2]
     step_down(AGENT)
     become_reaper()
     deaths = hear_deaths()
@@ -55,7 +56,7 @@ def main(beside: Collection[int] = ()) -> None:
     poll = select.poll()
     poll.register(bell, select.POLLIN)
     poll.register(deaths, select.POLLIN)
-    poll.register(door, 0)
+    poll.register(door.fileno(), 0)
     while True:
         if spare not in supervisors and time.monotonic() >= rest_until:
             spare = os.fork()
@@ -66,7 +67,7 @@ def main(beside: Collection[int] = ()) -> None:
         if door.fileno() in ready:
             return
         if bell in ready:
-            (taken,) = struct.unpack("i", os.read(bell, 4))
+            taken = int.from_bytes(os.read(bell, 4), "little")
             spare, failures = 0 if taken == spare else spare, 0
         if deaths in ready:
             dead = reap(deaths)[0]

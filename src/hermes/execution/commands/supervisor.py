@@ -7,12 +7,9 @@ the deadline, when the gateway says so, or when the gateway is gone."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
-import signal
 import time
-from collections.abc import Callable
 
 from hermes.execution.commands import frames
 from hermes.execution.commands.output_capture import OutputCapture
@@ -20,7 +17,12 @@ from hermes.execution.process_tree import become_reaper, descendants, hear_death
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable
+
     from hermes.execution.commands.askpass import PasswordDoor
+else:
+    import _signal as signal
 
 _STDIN_FD = 248
 _GO_FD = 249
@@ -94,9 +96,11 @@ class FrameLink:
 
     def offer(self, letter: bytes, payload: bytes) -> None:
         """Send it if it is taken at once; else it is lost."""
-        with contextlib.suppress(OSError):
+        try:
             if select.select((), (self._writing,), (), 0)[1]:
                 self.send((letter, payload))
+        except OSError:
+            pass
 
 
 class CommandSupervisor:
@@ -329,8 +333,10 @@ class CommandSupervisor:
         if not self._childless and time.monotonic() < self._linger_until:
             return
         self._end_sent = True
-        with contextlib.suppress(OSError):
+        try:
             self._drain(64)
+        except OSError:
+            pass
         self._output.trim()
         letter = frames.LIVE_OUTPUT if self._live else frames.UNREAD
         unread = self._take_unread()[-_LIVE_BYTES if self._live else 0 :]

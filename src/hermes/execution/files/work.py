@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
 
 _MOST_LISTED = 10_000
 _TRIES = 3
@@ -15,6 +14,7 @@ _NEW_MODE = 0o644
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import BinaryIO
 FoundFile = tuple[str, int, bool, int, float]
 """A file or folder: its path, absolute and through no symbolic link; size; whether it is a folder; mode; and

@@ -9,25 +9,27 @@ from __future__ import annotations
 import marshal
 import os
 import resource
-import socket
 import sys
 import time
 
 from hermes.execution.commands import runner
 from hermes.execution.commands.file_server import serve_files
+from hermes.execution.commands.handover import open_door
 from hermes.execution.process_tree import hide_memory
 from hermes.execution.sandboxes import seccomp
 from hermes.execution.sandboxes.landlock_rules import confine
 
 _OUTPUT_DAYS = 7
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import _socket
 
 
 def main() -> None:
     """Arguments: what to give up, by `marshal`; then those of the runner, and the number of the socket for
     files."""
     plan = marshal.loads(bytes.fromhex(sys.argv.pop(1)))
-    files = socket.socket(fileno=int(sys.argv.pop()))
-    files.set_inheritable(False)
+    files = open_door(int(sys.argv.pop()))
     for name, most in plan["limits"].items():
         limit = getattr(resource, name)
         hard = resource.getrlimit(limit)[1]
@@ -55,7 +57,7 @@ def main() -> None:
     runner.main(beside)
 
 
-def _start_forwarder(arguments: list[str], files: socket.socket) -> int:
+def _start_forwarder(arguments: list[str], files: _socket.socket) -> int:
     """`arguments` are its port and the path of the proxy's socket. It listens when this returns; if it
     cannot, whoever wants a host finds nobody there."""
     ready, told = os.pipe()

@@ -19,7 +19,7 @@ _PACKAGES = ("msgspec", "regex")
 _ROOMS = ("__init__.py", "domain", "execution")
 _INSIDE = (
     "sandboxes.inside", "sandboxes.landlock_rules", "sandboxes.seccomp", "commands.runner",
-    "commands.supervisor", "commands.output_capture", "egress.forwarder",
+    "commands.supervisor", "commands.output_capture", "commands.handover", "egress.forwarder",
 )  # fmt: skip
 _START = (
     "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); "
