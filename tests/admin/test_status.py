@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hermes.admin.commands import status
-from hermes.admin.commands.status import live_pairs
+from hermes.admin.commands.status import live_pairs, provider_line
 from hermes.admin.process.home_files import GATEWAY, STATE_FILE, hold_home, home_holder
 from hermes.admin.process.run import tell_problems
 from hermes.admin.shell.boundary_lines import boundary_lines
@@ -251,3 +251,23 @@ def test_files_that_others_can_read_are_told_of(
     (tmp_path / "config.yaml").write_text("timezone: UTC\n")
     (tmp_path / "config.yaml").chmod(0o644)
     assert facts(tmp_path)["exposed"] == []
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        ({"asked_at": "x", "models": 3}, "Groq (https://g/v1): reachable, 3 models"),
+        (
+            {"asked_at": "x", "fault": "it refuses the key", "models": 3},
+            "Groq (https://g/v1): it refuses the key",
+        ),
+        ({}, "Groq (https://g/v1): not asked yet"),
+        (
+            {"call_fault": "no credit", "call_at": "2020-01-01T00:00:00+00:00"},
+            "Groq (https://g/v1): not asked yet; the last call failed",
+        ),
+    ],
+)
+def test_a_line_says_how_a_provider_is(told: dict[str, Any], line: str) -> None:
+    empty = {"title": "Groq", "url": "https://g/v1", "models": 0, "fault": "", "asked_at": ""}
+    assert provider_line({**empty, "call_fault": "", "call_at": "", **told}).startswith(line)

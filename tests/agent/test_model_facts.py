@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hermes.agent.models.facts import FAMILIES, family_facts, model_facts
+from hermes.agent.models.catalogue import PACKAGED, ModelCatalogue, trim
+from hermes.agent.models.facts import model_facts, stated_limit
 from hermes.agent.models.images import ImageAttachingProvider
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.settings.settings import ModelFactSettings, ModelSettings
@@ -15,40 +17,102 @@ from hermes.testing.api import ApiWorld
 from hermes.testing.model import ScriptedModel, say
 from tests.agent.test_pictures import Shelf, image, looking_at
 
+CATALOGUE = ModelCatalogue()
+
+
+def facts_of(name: str, provider: str = "", **more: Any) -> ModelFacts:
+    own = more.pop("own", ModelSettings())
+    return model_facts(name, own, more.pop("said", {}), catalogue=CATALOGUE, provider=provider, **more)
+
 
 @pytest.mark.parametrize(
-    ("name", "family"),
+    ("provider", "name", "window", "price_in", "floor"),
     [
-        ("gpt-4.1", "gpt-4.1"),
-        ("gpt-4.1-mini", "gpt-4.1-mini"),
-        ("openai/GPT-4.1-mini-2025-04-14", "gpt-4.1-mini"),
-        ("gpt-4.1-2025-04-14", "gpt-4.1"),
-        ("google/gemini-2.5-pro:free", "gemini-2.5-pro"),
+        ("openai", "gpt-4.1", 1_047_576, 2, 1024),
+        ("", "openai/GPT-4.1-mini-2025-04-14", 1_047_576, 0.4, 1024),
+        ("", "gpt-4.1-nano:free", 1_047_576, 0.1, 1024),
+        ("anthropic", "claude-haiku-4-5-20251001", 200_000, 1, 4096),
+        ("openrouter", "anthropic/claude-haiku-4.5", 200_000, 1, 4096),
+        ("custom:house", "claude-opus-4.5", 200_000, 5, 4096),
+        ("gemini", "gemini-2.5-flash", 1_048_576, 0.3, None),
+        ("openai-codex", "gpt-5.2", 400_000, 0, 1024),
     ],
 )
-def test_a_name_belongs_to_the_longest_family(name: str, family: str) -> None:
-    assert family_facts(name) == FAMILIES[family]
+def test_a_name_is_found_as_its_provider_or_its_vendor_calls_it(
+    provider: str, name: str, window: int, price_in: float, floor: int | None
+) -> None:
+    facts = facts_of(name, provider)
+    assert (facts.window, facts.price_in, facts.cache_floor) == (window, price_in, floor)
+    assert facts.images and facts.tools
 
 
-@pytest.mark.parametrize("name", ["", "gpt-4", "gpt-4.12", "my-gpt-4.1", "llama3.2", "demo"])
+@pytest.mark.parametrize("name", ["", "gpt-4.12", "my-gpt-4.1", "llama3.2", "demo", "a\tb", "gpt-4.1\n"])
 def test_nothing_is_guessed(name: str) -> None:
-    assert family_facts(name) == ModelFacts()
+    facts = facts_of(name)
+    assert facts == ModelFacts() or name == "gpt-4.1\n"
 
 
-def test_the_settings_count_first() -> None:
+def test_the_settings_count_first_then_what_the_endpoint_said() -> None:
     own = ModelSettings(default="gpt-4.1", context_length=50_000)
-    assert model_facts("gpt-4.1", own, {}).window == 50_000
-    assert model_facts("gpt-4.1-mini", own, {}).window == 1_047_576, "it was said of the other model"
+    assert facts_of("gpt-4.1", own=own, window=40_000).window == 50_000
+    assert facts_of("gpt-4.1", window=40_000).window == 40_000
+    assert facts_of("gpt-4.1-mini", own=own).window == 1_047_576, "it was said of the other model"
     said = {"gpt-4.1": ModelFactSettings(context_length=9, images=False, price_in=0.0)}
-    facts = model_facts("gpt-4.1", own, said)
+    facts = facts_of("gpt-4.1", own=own, said=said)
     assert (facts.window, facts.images, facts.price_in, facts.price_out) == (9, False, 0.0, 8.0)
 
 
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        ("This model's maximum context length is 8192 tokens. However, you requested 9000 tokens", 8192),
+        ("prompt is too long: 210000 tokens > 200000 maximum", 200_000),
+        (
+            "The input token count (1050000) exceeds the maximum number of tokens allowed (1048576).",
+            1_048_576,
+        ),
+        ("the request exceeds the available context size (4096 tokens), try increasing it", 4096),
+        ("maximum context length is 131,072 tokens", 131_072),
+        ("the conversation is too long", None),
+        ("maximum context length is 100 tokens", None),
+    ],
+)
+def test_a_limit_that_an_error_states_is_read(words: str, limit: int | None) -> None:
+    assert stated_limit(words) == limit
+
+
+def test_the_file_is_small_and_a_look_up_keeps_little() -> None:
+    assert PACKAGED.stat().st_size < 150_000
+    catalogue = ModelCatalogue()
+    for number in range(1000):
+        catalogue.facts("", f"unknown-{number}")
+    assert len(catalogue._cached) <= 256
+    names = [model.name for model in catalogue.models("anthropic")]
+    assert "claude-opus-4-5" in names and "gpt-4.1" not in names and catalogue.models("") == []
+
+
+def test_a_newer_file_of_the_home_counts_and_a_broken_one_does_not(tmp_path: Path) -> None:
+    catalogue = ModelCatalogue(tmp_path)
+    many = {f"m{number}": {"limit": {"context": 1000 + number}} for number in range(250)}
+    catalogue.write(trim({"openai": {"models": {**many, "odd": {"limit": "x"}, "a\tb": {}}}}, "2999-01-01"))
+    assert catalogue.facts("openai", "m5").window == 1005 and catalogue.day == "2999-01-01"
+    (tmp_path / "models.tsv").write_bytes(b"\xff\xfe")
+    catalogue.forget()
+    assert catalogue.facts("openai", "gpt-4.1").window == 1_047_576
+    (tmp_path / "models.tsv").write_text("# models.dev 2999-01-01\nopenai\tgpt-4.1\tmany\n")
+    catalogue.forget()
+    assert catalogue.facts("openai", "gpt-4.1").window is None
+    for wrong in ({}, {"openai": []}, {"openai": {"models": {"m": {}}}}):
+        with pytest.raises(ValueError, match="models"):
+            trim(wrong, "2999-01-01")
+
+
 def test_what_a_server_here_reads_depends_on_how_it_was_started() -> None:
-    facts = model_facts("gpt-4o", ModelSettings(), {}, local=True)
+    facts = facts_of("gpt-4o", local=True)
     assert facts.window is None and facts.images is True
     assert facts.price_in == facts.price_out == 0, "nobody bills it"
-    assert model_facts("x", ModelSettings(default="x", context_length=8), {}, local=True).window == 8
+    assert facts_of("x", own=ModelSettings(default="x", context_length=8), local=True).window == 8
+    assert facts_of("x", local=True, window=4096).window == 4096, "the server was asked"
 
 
 async def test_a_model_that_is_known_to_take_no_pictures_is_not_shown_any() -> None:

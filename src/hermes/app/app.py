@@ -334,7 +334,7 @@ class App:
             one.name: AdapterHost(one, gateway, clock, rename_webhook_account(status.tell_platform))
             for one in accounts
         }
-        status.watch(kept, gateway, self._agents.backends.facts, lambda: agents.broken)
+        status.watch(kept, gateway, self._looked_up, lambda: agents.broken)
         hosts = [self.loops.keep(name, host.live) for name, host in kept.items()]
         if settings.gateway.watch_config:
             hosts.append(self.loops.keep("settings", generations.watch))
@@ -394,6 +394,10 @@ class App:
             "fingerprint": settings_fingerprint(self._home, self._environ, declared),
             "hooks": [] if self._hooks is None else self._hooks.facts(),
         }
+
+    def _looked_up(self) -> dict[str, Any]:
+        """What is looked up each time somebody asks."""
+        return {**self._agents.backends.facts(), "providers": self._agents.models.places.health()}
 
     @property
     def _own_hooks(self) -> Hooks:

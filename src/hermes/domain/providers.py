@@ -69,6 +69,8 @@ class ProviderSpec(Struct, frozen=True, kw_only=True):
     reasoning: ReasoningField = ReasoningField.NONE
     caching: CacheStyle = CacheStyle.AUTOMATIC
     facts: str = ""
+    included: bool = False
+    """Whether what it takes is paid by a subscription."""
     sign: tuple[str, str] = ("", "")
     """What a server of this kind, and no other, answers on this machine: a path, and a key of the JSON object
     that is there."""
@@ -278,6 +280,7 @@ _LISTED = (
         token_limit="",
         caching=CacheStyle.KEY,
         facts="openai",
+        included=True,
     ),
     # github.com/ollama/ollama/blob/main/docs/openai.md; lmstudio.ai/docs/api;
     # github.com/ggml-org/llama.cpp tools/server/README.md;

@@ -79,7 +79,7 @@ def plain(value: Any) -> Any:
         return value.value
     if is_dataclass(value):
         # What stands in `trees` stands flattened in `extra` and `secrets` as well.
-        names = [item.name for item in fields(value) if item.name != "trees"]
+        names = [item.name for item in fields(value) if item.name not in ("trees", "options")]
         return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items()}

@@ -16,15 +16,15 @@ from hermes.admin.process.running import find_running
 from hermes.admin.shell.boundary_lines import OWNERS, boundary_lines, settled_lines
 from hermes.admin.shell.command import STATUS, CliCommand, declare
 from hermes.admin.shell.output import CliConsole, ago
-from hermes.agent.models.choose import DEMO, ModelAccess, ModelChoice, is_local, stand_in
-from hermes.agent.models.facts import model_facts
+from hermes.agent.models.choose import DEMO, ModelAccess, ModelChoice, stand_in
 from hermes.agent.models.registry import Models
 from hermes.agent.models.servers import NO_PROBE
+from hermes.app.agents.model_places import ModelPlaces
+from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import LOCAL
 from hermes.domain.providers import find_provider
 from hermes.domain.text import list_some
-from hermes.domain.word import replace
 from hermes.plugins import platform_manifests, providers
 from hermes.state.settings.loader import LoadedSettings, load_settings
 
@@ -55,7 +55,7 @@ def run(command: CliCommand) -> int:
     running = holder is not None and holder.what == GATEWAY
     if holder is not None and running and told.get("pid", holder.pid) != holder.pid:
         told = {}  # an earlier life's: this one could not write its own yet
-    model = _told_model(told) if running else _model(loaded, told)
+    model = _told_model(told) if running else _model(loaded, told, home)
     live = ask_gateway(home, environ)
     held = _boundaries(live)
     approvals = str((running and told.get("approvals")) or loaded.settings.approvals.mode)
@@ -152,6 +152,7 @@ def _live_facts(live: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "api": facts.get("api", ""),
         "chores": facts.get("chores", []),
         "loops": facts.get("loops", []),
+        "providers": facts.get("providers", []),
         "workspace": facts.get("workspace", ""),
     }
 
@@ -188,10 +189,20 @@ def live_pairs(live: Mapping[str, Any]) -> list[tuple[str, str]]:
         *(("Left out", line) for line in left_out),
         ("Uptime", _span(_uptime(facts))),
         ("API", facts.get("api") or "off (API_SERVER_ENABLED or API_SERVER_KEY opens it)"),
+        *(("Provider", provider_line(one)) for one in facts.get("providers", ())),
         ("Turns", _counted(live["turns"], "none unfinished") + unread),
         ("To send", _counted(outbox, "nothing")),
         ("Watching", f"{live['open_streams']} open stream{'s' * (live['open_streams'] != 1)}"),
     ]
+
+
+def provider_line(provider: Mapping[str, Any]) -> str:
+    """How a provider is: whether it is reached and takes the key, what it has, and the last fault."""
+    state = provider["fault"] or "reachable" if provider["asked_at"] else "not asked yet"
+    count = f", {provider['models']} models" if provider["models"] and not provider["fault"] else ""
+    at = ago(_time(provider["call_at"]), datetime.now(UTC)) if provider["call_fault"] else ""
+    last = f"; the last call failed {at}: {provider['call_fault']}" if at else ""
+    return f"{provider['title']} ({provider['url']}): {state}{count}{last}"
 
 
 def _show_chores(live: Mapping[str, Any] | None, console: CliConsole) -> None:
@@ -226,7 +237,7 @@ def _span(seconds: float) -> str:
     return " ".join(told[:2]) or "0 s"
 
 
-def _model(loaded: LoadedSettings, reported: Mapping[str, Any]) -> dict[str, str]:
+def _model(loaded: LoadedSettings, reported: Mapping[str, Any], home: Path) -> dict[str, str]:
     """The model that a gateway would use if it were started now."""
     models = Models(providers(), probe=not loaded.variables.get(NO_PROBE))
     settings = loaded.settings.model
@@ -237,13 +248,12 @@ def _model(loaded: LoadedSettings, reported: Mapping[str, Any]) -> dict[str, str
         "provider": choice.provider,
         "model_line": choice.line,
         "model_why": choice.why + hint,
-        "context_length": str(_window(choice, loaded) or ""),
+        "context_length": str(_window(choice, loaded, home) or ""),
     }
 
 
-def _window(choice: ModelChoice, loaded: LoadedSettings) -> int | None:
-    own = replace(loaded.settings.model, default=choice.model)
-    facts = model_facts(choice.model, own, loaded.settings.models, local=is_local(choice.base_url))
+def _window(choice: ModelChoice, loaded: LoadedSettings, home: Path) -> int | None:
+    facts = ModelPlaces(loaded, SystemClock(), home).facts(choice, loaded.settings.model)
     return facts.window
 
 

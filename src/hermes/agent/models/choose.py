@@ -242,6 +242,8 @@ def _serviced(
         hint = f"Known: {', '.join(FORMATS)}."
         why = f"the wire format “{one_line(wire, 40)}” of model.api_mode is not known"
         return _none(why, hint, provider=spec.id, wrong="api_mode")
+    if wire == ANTHROPIC_MESSAGES:  # the format adds it
+        base_url = base_url.rstrip("/").removesuffix("/v1")
     if not settings.default and spec.model:
         why = f"{why}; no model is named, so its usual one is asked for"
     return ModelChoice(

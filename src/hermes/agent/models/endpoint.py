@@ -14,8 +14,8 @@ from msgspec import Struct, field
 from yarl import URL
 
 from hermes.agent.models.assembly import MOST_TEXT, ReplyAssembly, ReplyBody
+from hermes.agent.models.catalogue import published_facts
 from hermes.agent.models.client import Deadlines, ModelClient, ModelHttpResponse
-from hermes.agent.models.facts import family_facts
 from hermes.agent.models.faults import MOST_ERROR_BYTES, fault_for, read_error
 from hermes.domain.errors import ModelFault
 from hermes.domain.model_facts import ModelFacts
@@ -42,7 +42,7 @@ class ModelEndpoint(Struct, frozen=True, kw_only=True):
     token_limit: str = "max_tokens"
     reasoning: ReasoningField = ReasoningField.NONE
     caching: CacheStyle = CacheStyle.AUTOMATIC
-    facts: Callable[[str], ModelFacts] = family_facts
+    facts: Callable[[str], ModelFacts] = published_facts
     without: frozenset[str] = frozenset()
     """Features that the service refused, by the names of `faults.QUIRKS`: requests do without them."""
 

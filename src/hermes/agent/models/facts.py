@@ -1,46 +1,34 @@
-"""The facts of models: a small table of families, and what the settings say, which counts first.
+"""The facts of a model as it is reached. What counts, from first to last: the settings; what the endpoint
+said, in its list of models or in the words with which it refused a prompt; what is published.
 
-The table has only what vendors publish for a name; a name that is not here has no facts. What a server on
-this machine reads depends on how it was started, so no window is believed there but one that is set."""
+What a server on this machine reads depends on how it was started, so nothing published is believed of it
+there. And limits that errors state: `stated_limit` reads them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+from hermes.agent.models.catalogue import ModelCatalogue
 from hermes.domain.model_facts import ModelFacts
+from hermes.domain.providers import CUSTOM, find_provider
 from hermes.domain.settings.settings import ModelFactSettings, ModelSettings
 from hermes.domain.word import field_names, replace
 
-_GPT41 = ModelFacts(
-    window=1_047_576, max_output=32_768, images=True, tools=True, thinking=False, cache_floor=1024
+_NOTHING_TO_PAY = ModelFacts(price_in=0.0, price_out=0.0, price_cache_read=0.0, price_cache_write=0.0)
+_PRICES = ("price_in", "price_out", "price_cache_read", "price_cache_write")
+_LEAST_LIMIT = 512
+# The words of OpenAI and vLLM ("maximum context length is 8192 tokens"), Anthropic ("210000 tokens > 200000
+# maximum"), Gemini ("maximum number of tokens allowed (1048576)"), llama.cpp ("context size (4096 tokens)").
+_LIMITS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"maximum context length (?:is|of) (\d{3,8})",
+        r"> (\d{3,8}) maximum",
+        r"tokens allowed \((\d{3,8})\)",
+        r"context (?:size|window|length|limit)(?: is| of)? ?\(?(\d{3,8})",
+    )
 )
-_GPT4O = ModelFacts(
-    window=128_000, max_output=16_384, images=True, tools=True, thinking=False, cache_floor=1024
-)
-_GEMINI25 = ModelFacts(window=1_048_576, max_output=65_536, images=True, tools=True, thinking=True)
-
-# platform.openai.com/docs/models, ai.google.dev/gemini-api/docs/models, docs.anthropic.com (models overview)
-FAMILIES: Mapping[str, ModelFacts] = {
-    "gpt-4.1": replace(_GPT41, price_in=2.0, price_out=8.0, price_cache_read=0.5),
-    "gpt-4.1-mini": replace(_GPT41, price_in=0.4, price_out=1.6, price_cache_read=0.1),
-    "gpt-4.1-nano": replace(_GPT41, price_in=0.1, price_out=0.4, price_cache_read=0.025),
-    "gpt-4o": replace(_GPT4O, price_in=2.5, price_out=10.0, price_cache_read=1.25),
-    "gpt-4o-mini": replace(_GPT4O, price_in=0.15, price_out=0.6, price_cache_read=0.075),
-    "gemini-2.0-flash": ModelFacts(window=1_048_576, max_output=8_192, images=True, tools=True),
-    "gemini-2.5-pro": _GEMINI25,
-    "gemini-2.5-flash": _GEMINI25,
-    "claude-3-5-sonnet": ModelFacts(window=200_000, max_output=8_192, images=True, tools=True),
-    "claude-sonnet-4": ModelFacts(window=200_000, max_output=64_000, images=True, tools=True, thinking=True),
-}
-"""By the beginning of a name, without the vendor that some services write before it."""
-_MARKS = ("-", ":", "@")
-
-
-def family_facts(name: str) -> ModelFacts:
-    """What the table knows: the facts of the longest family that the name belongs to."""
-    bare = name.strip().lower().rpartition("/")[2]
-    fitting = [family for family in FAMILIES if bare == family or bare.startswith(_after(family))]
-    return FAMILIES[max(fitting, key=len)] if fitting else ModelFacts()
 
 
 def model_facts(
@@ -48,14 +36,21 @@ def model_facts(
     own: ModelSettings,
     overrides: Mapping[str, ModelFactSettings],
     *,
+    catalogue: ModelCatalogue,
+    provider: str = "",
     local: bool = False,
+    window: int | None = None,
 ) -> ModelFacts:
-    """The facts of a model that is reached as `own` says; `local` is a server on this machine."""
-    facts = family_facts(name)
+    """The facts of a model that is reached as `own` says at a `provider`; `local` is a server on this
+    machine, `window` what the endpoint said."""
+    spec = find_provider(provider)
+    facts = catalogue.facts(provider.removeprefix(f"{CUSTOM}:") if spec is None else spec.facts, name)
     if local:
-        facts = ModelFacts(
-            images=facts.images, tools=facts.tools, thinking=facts.thinking, price_in=0.0, price_out=0.0
-        )
+        facts = replace(facts, window=None, max_output=None, cache_floor=None)
+    if local or (spec is not None and spec.included):
+        facts = replace(facts, **{price: getattr(_NOTHING_TO_PAY, price) for price in _PRICES})
+    if window is not None:
+        facts = replace(facts, window=window)
     if own.context_length is not None and name in ("", own.default):
         facts = replace(facts, window=own.context_length)
     given = overrides.get(name)
@@ -66,5 +61,10 @@ def model_facts(
     return replace(facts, **{name: value for name, value in fields.items() if value is not None})
 
 
-def _after(family: str) -> tuple[str, ...]:
-    return tuple(family + mark for mark in _MARKS)
+def stated_limit(words: str) -> int | None:
+    """How many tokens a model reads, if the words with which it refused a prompt say so."""
+    for pattern in _LIMITS:
+        found = pattern.search(words.replace(",", "")[:2000])
+        if found and int(found[1]) >= _LEAST_LIMIT:
+            return int(found[1])
+    return None

@@ -5,7 +5,7 @@ What a choice does not need is not loaded: the HTTP client comes with the first 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 
 from msgspec import Struct
 
@@ -14,6 +14,7 @@ from hermes.agent.models import servers
 from hermes.agent.models.builtin import BUILT_IN, DEMO, OPENAI_COMPATIBLE
 from hermes.agent.models.choose import LocalServer, ModelAccess, ModelChoice
 from hermes.agent.models.foreign import ForeignProvider
+from hermes.agent.models.watched import TellOutcome, WatchedProvider
 from hermes.domain.errors import FaultKind, ModelFault, Unreachable
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
@@ -30,14 +31,25 @@ class ModelRoute(Struct, frozen=True, kw_only=True):
 
 
 class RoutedProvider:
-    """The provider of one agent; a model that is none of the names is its own."""
+    """The provider of one agent. A model that is none of the names and not the agent's `own` is looked up by
+    `find`, which knows the other providers."""
 
-    def __init__(self, provider: Provider, routes: Mapping[str, ModelRoute]) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        routes: Mapping[str, ModelRoute],
+        own: str = "",
+        find: Callable[[str], ModelRoute | None] = lambda model: None,
+    ) -> None:
         self._provider = provider
         self._routes = routes
+        self._own = own
+        self._find = find
 
     def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         route = self._routes.get(request.model)
+        if route is None and request.model not in ("", self._own):
+            route = self._find(request.model)
         if route is None:
             return self._provider.call(request)
         return route.provider.call(replace(request, model=route.model))
@@ -76,7 +88,7 @@ class DemoOnlyProvider:
 class Models:
     """`makers` make providers by name, our own and those of plugins; `probe` allows looking for servers on
     this machine, once; `redact` takes secrets out of what a plugin's provider says; `stored` names the
-    providers with a stored credential."""
+    providers with a stored credential; `tell` hears how calls end."""
 
     def __init__(
         self,
@@ -85,7 +97,9 @@ class Models:
         probe: bool = True,
         redact: Callable[[str], str] = str,
         stored: Callable[[], Collection[str]] = tuple,
+        tell: TellOutcome | None = None,
     ) -> None:
+        self._tell = tell
         self._redact = redact
         self._stored = stored
         self._makers: dict[str, MakeProvider] = {**BUILT_IN, **(makers or {})}
@@ -113,9 +127,13 @@ class Models:
         told = "this is its first" if name else "it told none"
         return replace(choice, model=name or choice.model, why=f"{choice.why}; no model is named, and {told}")
 
+    def choose_named(self, settings: ModelSettings) -> ModelChoice:
+        """Choose by what the settings name, without looking around."""
+        return choosing.choose(settings, plugins=self._plugins, stored=self._stored(), looked=False)
+
     def problem(self, settings: ModelSettings) -> ModelChoice | None:
         """The choice, if it names something that does not exist."""
-        choice = choosing.choose(settings, plugins=self._plugins, stored=self._stored(), looked=False)
+        choice = self.choose_named(settings)
         return choice if choice.wrong else None
 
     async def routes(self, wanted: Mapping[str, ModelSettings]) -> dict[str, ModelRoute]:
@@ -152,22 +170,29 @@ class Models:
         if key not in self._made:
             make = self._makers[name]
             foreign = name in self._plugins
-            self._made[key] = (
-                ForeignProvider(name, make, settings, self._redact) if foreign else make(settings)
-            )
+            made = ForeignProvider(name, make, settings, self._redact) if foreign else make(settings)
+            if self._tell is not None and settings.base_url:
+                made = WatchedProvider(made, settings.base_url, self._tell)
+            self._made[key] = made
         return self._made[key]
 
-    async def refresh(self, choices: Mapping[AgentId, ModelChoice]) -> str:
+    async def refresh(
+        self,
+        choices: Mapping[AgentId, ModelChoice],
+        tell: Callable[[ModelChoice, servers.ModelListing], Awaitable[None]] | None = None,
+    ) -> str:
         """Ask the services behind these choices anew what they offer; one that does not answer keeps what it
-        said before."""
+        said before. `tell` hears what each said."""
         count, silent = 0, []
         for agent, choice in choices.items():
             if choice.way is not ModelAccess.HTTP:
                 continue
             listing = await servers.list_models(choice, _LIST_SECONDS)
+            if tell is not None:
+                await tell(choice, listing)
             if listing.models:
                 self.offered[agent] = listing.names
-            else:
+            elif listing.fault:
                 silent.append(choice.base_url)
             count += len(listing.models)
         if silent:

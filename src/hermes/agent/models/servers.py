@@ -76,8 +76,7 @@ async def list_models(choice: ModelChoice, seconds: float = 1.0) -> ModelListing
         return ModelListing(models=named, status=404)
     if not url:
         inner = "/v1/models" if choice.format == ANTHROPIC_MESSAGES else "/models"
-        base = choice.base_url.rstrip("/")
-        url = base.removesuffix("/v1") + inner if inner != "/models" else base + inner
+        url = choice.base_url.rstrip("/") + inner
     key = choice.key.reveal().strip()
     headers = dict(load_format(choice.format).headers(key)) if choice.format in FORMATS else {}
     headers |= {name: text.reveal() for name, text in options.headers}

@@ -91,7 +91,9 @@ class AgentFactory:
         self._loaded = loaded
         self._overrides = around.overrides
         self._waking: set[asyncio.Task[Turn | None]] = set()
-        self.models = AgentModels(loaded, around.overrides.provider, around.overrides.inject)
+        given = around.overrides
+        home = None if given.in_memory else around.home
+        self.models = AgentModels(loaded, given.provider, given.inject, given.clock, home)
         self.backends = GatewayBackends(
             around.environ, around.overrides.clock, lambda: around.live.now, around.overrides.probes
         )

@@ -8,16 +8,17 @@ import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 from hermes import plugins
-from hermes.agent.models.choose import LOCAL_SERVERS, ModelAccess, ModelChoice, is_local, stand_in
-from hermes.agent.models.facts import model_facts
+from hermes.agent.models.choose import LOCAL_SERVERS, ModelAccess, ModelChoice, stand_in
 from hermes.agent.models.images import ImageAttachingProvider
 from hermes.agent.models.registry import DemoOnlyProvider, ModelRoute, Models, RoutedProvider
 from hermes.agent.models.roles import ChosenModel
 from hermes.agent.models.servers import NO_PROBE
 from hermes.agent.run.dispatch import RoleModel
+from hermes.app.agents.model_places import ModelPlaces
 from hermes.app.agents.redaction import RedactingProvider
 from hermes.domain.clock import Clock
 from hermes.domain.errors import SettingsError, UserError
@@ -27,6 +28,7 @@ from hermes.domain.model_facts import TASK_MODEL, ModelFacts, ModelRole
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import Media
+from hermes.domain.providers import split_model
 from hermes.domain.settings.settings import ModelSettings, Profile
 from hermes.domain.text import one_line
 from hermes.domain.usage import Usage
@@ -73,15 +75,26 @@ class TaskProvider:
 class AgentModels:
     """The models of a gateway's agents. A `given` provider answers for every one of them."""
 
-    def __init__(self, loaded: LoadedSettings, given: Provider | None, inject: Inject | None) -> None:
+    def __init__(
+        self,
+        loaded: LoadedSettings,
+        given: Provider | None,
+        inject: Inject | None,
+        clock: Clock,
+        home: Path | None = None,
+    ) -> None:
         self._loaded = loaded
         self._given = given
         self._inject = inject
-        self._models = Models()
+        self.places = ModelPlaces(loaded, clock, home)
         self._choices: dict[AgentId, ModelChoice] = {}
         self._media: dict[AgentId, Media] = {}
         self._chosen: dict[tuple[AgentId, ModelRole], ChosenModel] = {}
         self._routes: dict[str, ModelRoute] = {}
+
+    @property
+    def _models(self) -> Models:
+        return self.places.models
 
     @property
     def choice(self) -> ModelChoice:
@@ -125,12 +138,18 @@ class AgentModels:
 
     def facts_of(self, agent: AgentId, model: str) -> ModelFacts:
         """What is known of a model, or of the agent's own, as the agent reaches it."""
-        model = model or self.name(agent)
-        choice, route = self._choices.get(agent), self._routes.get(model)
-        model = model if route is None else route.model
-        local = choice is not None and is_local(choice.base_url) and route is None
-        own = replace(model_of(agent, self._loaded), default=self.name(agent))
-        return model_facts(model, own, self._loaded.settings.models, local=local)
+        route = self._routes.get(model)
+        choice, settings = self._reached(agent, route.model if route is not None else model)
+        return self.places.facts(choice, settings)
+
+    def _reached(self, agent: AgentId, model: str) -> tuple[ModelChoice | None, ModelSettings]:
+        """How an agent reaches its own model, or another one."""
+        base, own = replace(model_of(agent, self._loaded), default=self.name(agent)), self._choices.get(agent)
+        if model in ("", base.default):
+            return own, base
+        if self._given is not None:
+            return own, replace(base, default=model, context_length=None)
+        return self.places.find(model, base, own)
 
     def window(self, agent: AgentId, model: str = "") -> int | None:
         """How many tokens the agent's model, or another one, reads and writes together; None if unknown."""
@@ -158,12 +177,7 @@ class AgentModels:
         if choice.way is ModelAccess.NONE:
             log.warning("model.role agent=%s role=%s the main model does it: %s", agent, role, choice.why)
             return main
-        facts = model_facts(
-            choice.model,
-            replace(settings, default=choice.model),
-            self._loaded.settings.models,
-            local=is_local(choice.base_url),
-        )
+        facts = self.places.facts(choice, settings)
         provider = self._models.provider(choice, settings)
         provider = self._quiet(ImageAttachingProvider(provider, self._media[agent], lambda model: facts))
         log.info("model.chosen agent=%s role=%s %s", agent, role, choice.line)
@@ -197,7 +211,7 @@ class AgentModels:
             return
         makers = await asyncio.to_thread(plugins.providers, self._loaded.settings.plugins)
         probe, redact = not self._loaded.variables.get(NO_PROBE), self._loaded.secrets.redact
-        self._models = Models(makers, probe=probe, redact=redact)
+        self.places.models = Models(makers, probe=probe, redact=redact, tell=self.places.tell_call)
         self._routes = await self._models.routes(routes)
 
     def check(self, agents: Iterable[AgentId]) -> dict[AgentId, SettingsError]:
@@ -214,12 +228,13 @@ class AgentModels:
 
     async def refresh(self) -> str:
         """Ask the agents' servers anew what they offer."""
-        return await self._models.refresh(dict(self._choices))
+        return await self._models.refresh(dict(self._choices), self.places.tell_listing)
 
     async def choose(self, agent: AgentId, store: Store) -> None:
         """Choose an agent's model, unless that was done before."""
         if self._given is not None or agent in self._choices:
             return
+        await self.places.open(store)
         wanted = model_of(agent, self._loaded)
         chosen = await self._models.choose(wanted)
         self._choices |= await keep_real_models(store, {agent: chosen}, {agent: wanted})
@@ -232,7 +247,7 @@ class AgentModels:
             provider = self._models.provider(choice, profile.settings.model)
             provider = DemoOnlyProvider(provider, choice) if choice.way is ModelAccess.DEMO else provider
         agent = profile.agent
-        provider = RoutedProvider(provider, self._routes)
+        provider = RoutedProvider(provider, self._routes, self.name(agent), partial(self._route, agent))
         provider = self._quiet(ImageAttachingProvider(provider, media, partial(self.facts_of, agent)))
         model = self.name(agent)
         main = ChosenModel(provider=provider, model=model, facts=self.facts_of(agent, model))
@@ -241,6 +256,14 @@ class AgentModels:
         self._chosen[(agent, ModelRole.MAIN)] = main
         provider = TaskProvider(provider, partial(self.of, agent, ModelRole.TITLE))
         return provider if self._inject is None else InjectingProvider(provider, self._inject)
+
+    def _route(self, agent: AgentId, model: str) -> ModelRoute | None:
+        """Who serves a model that is not the agent's own; None if whoever serves the agent's should say."""
+        own = self._choices.get(agent)
+        elsewhere = bool(split_model(model)[0])
+        if self._given is not None or not (elsewhere or (own and own.way is ModelAccess.HTTP)):
+            return None
+        return self.places.route(model, replace(model_of(agent, self._loaded), default=self.name(agent)), own)
 
     def _quiet(self, provider: Provider) -> Provider:
         return RedactingProvider(provider, self._loaded.secrets)
