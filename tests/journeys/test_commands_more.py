@@ -369,6 +369,22 @@ async def test_yolo_asks_nothing_in_this_session_and_lasts(tmp_path: Path) -> No
         assert len(again.world.did(Deed.EFFECT)) == 1
 
 
+async def test_a_command_is_there_only_if_its_setting_says_so(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path, script=by_words) as chat:
+        chat.world.write("/yolo")
+        await chat.until_seen("Nothing is asked in this session")
+    settings = open_settings(approvals=ApprovalSettings(yolo_command=False))
+    async with Journey(folder=tmp_path, world=chat.world, script=by_words, settings=settings) as again:
+        again.world.write("/yolo")
+        await again.until_seen("There is no command /yolo")
+        again.world.write("danger")
+        await again.until_seen("May I do x?")
+        again.world.write("/help", chat="3", user="u3")
+        await again.until_seen("/undo", chat="3")
+        assert not any("/yolo" in text for text in again.world.seen("3"))
+        assert not again.world.did(Deed.EFFECT)
+
+
 async def test_only_an_admin_switches_approvals_off_for_several_people(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path, script=by_words) as chat:
         chat.world.write("/yolo", kind="channel")

@@ -368,7 +368,7 @@ def busy(call: CommandCall) -> CommandReply:
     return CommandReply(text=f"A message that comes while a turn runs: {chosen.value}, from now on.")
 
 
-@command("yolo", "switch approvals off or on again for this session")
+@command("yolo", "switch approvals off or on again for this session", gate="approvals.yolo_command")
 def yolo(call: CommandCall) -> CommandReply:
     changed = replace(call.session, yolo=not call.session.yolo)
     if changed.yolo:

@@ -336,7 +336,7 @@ class SessionActor:
             scope=scope,
             memory=self._warm.memory,
             person_notes=self._runtime.person_notes,
-            standing=lambda: self._runtime.store.read(partial(standing_of, turn)),
+            standing=lambda: self._runtime.store.read(partial(standing_of, turn, self._core.live.now)),
             late=feed.show,
         )
         view = view_turn(self._warm.records, turn.id)

@@ -23,6 +23,7 @@ from hermes.domain.ids import AgentId, QuestionId, SessionId
 from hermes.domain.message import Inbound
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.session import BACKGROUND, SHARED_KINDS, Session, owner_of, speaker_of
+from hermes.domain.settings.settings import Settings
 from hermes.domain.tool import NO_STANDING, Grant, StandingGrants
 from hermes.domain.turn import Answer, AnswerResult, Question, Turn, TurnState
 from hermes.domain.word import replace
@@ -250,7 +251,7 @@ def keep_grant(tx: Tx, question: Question, given: Answer, now: datetime) -> None
     )
 
 
-def standing_of(turn: Turn, tx: Tx) -> StandingGrants:
+def standing_of(turn: Turn, settings: Settings, tx: Tx) -> StandingGrants:
     """What a turn may do without asking: by its session, and by the grants of who speaks in it."""
     session = tx.sessions.get(turn.session)
     if session is None:
@@ -260,7 +261,8 @@ def standing_of(turn: Turn, tx: Tx) -> StandingGrants:
     granted = frozenset[str]() if person is None else {grant.digest for grant in tx.grants.list(person)}
     if speaker is not None and speaker.person is not None:
         granted = granted | tx.grants.of_session(session.id, speaker.person)
-    everything = session.yolo and yolo_counts(tx, session, turn.source)
+    told = session.yolo and settings.approvals.yolo_command
+    everything = told and yolo_counts(tx, session, turn.source)
     return StandingGrants(everything=everything, digests=frozenset(granted))
 
 

@@ -266,6 +266,11 @@ class ApprovalSettings:
         (), "Folders besides the workspace in which deleting and writing is not asked for; full paths."
     )
     timeout: float = setting(3600.0, "Seconds a request for approval stays open.", least=0)
+    yolo_command: bool = setting(
+        True,
+        "Whether there is `/yolo`. If not, it does not count in sessions either where it was used before.",
+        instead=False,
+    )
     destructive_slash_confirm: bool = setting(
         False, "Ask before `/new` and `/undo` leave something behind.", instead=True
     )
