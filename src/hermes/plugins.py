@@ -302,11 +302,19 @@ def _make(group: str, name: str, make: Callable[[], T]) -> T:
 
 def _make_or_tell(group: str, name: str, make: Callable[[], T]) -> T | None:
     """The same; None, and a word in the log, if it fails."""
+    key = f"{group.removeprefix('hermes.')}:{name}"
     try:
-        return _make(group, name, make)
+        made = _make(group, name, make)
+        broken.pop(key, None)
+        return made
     except Exception as error:  # foreign code may raise anything
-        _tell(group, name, _words(error))
+        broken[key] = _words(error)
+        _tell(group, name, broken[key])
         return None
+
+
+broken: dict[str, str] = {}
+"""Why functions of plugins made nothing when this process last called them, by group and name."""
 
 
 _hung: dict[str, float] = {}

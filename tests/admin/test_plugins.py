@@ -22,6 +22,7 @@ from hermes.app.overrides import AppOverrides
 from hermes.control.commands import registry
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.services import ToolServices
 from hermes.domain.settings.settings import PluginSettings, Profile
 from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.state.settings.loader import load_settings
@@ -406,3 +407,29 @@ def test_config_check_knows_the_platforms_of_plugins(tmp_path: Path) -> None:
     home.mkdir()
     (home / "config.yaml").write_text("alpha: {allowed_users: [ada]}\n")
     assert ask(home, "check") == (0, "config ok\n", "")
+
+
+def test_a_function_that_raises_when_it_is_called_is_not_called_ok(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a gateway calls it, with an agent's services: what it says counts, and without one nobody knows."""
+    install(tmp_path, "tools", "hx_maker", "def IT(services): raise RuntimeError('no licence')\n")
+    monkeypatch.setattr(plugins, "broken", {})
+    live: dict[str, Any] | None = None
+    monkeypatch.setattr("hermes.admin.commands.plugins.ask_gateway", lambda home, environ: live)
+
+    def listed() -> tuple[str, str]:
+        out = io.StringIO()
+        console = CliConsole(out=out, err=io.StringIO())
+        assert perform("plugins", ["list", "--json"], tmp_path / "home", {}, console) == 0
+        [row] = [row for row in json.loads(out.getvalue()) if row["name"] == "hx_maker"]
+        return row["state"], row["why"]
+
+    assert listed() == ("loads", "its function is called when a gateway runs")
+    maker = plugins.tools().makers["hx_maker"]
+    assert plugins.make_tools("hx_maker", maker, ToolServices()) == ()
+    live = {"facts": {"plugins_broken": dict(plugins.broken)}}
+    assert listed() == ("left out", "RuntimeError: no licence")
+    assert plugins.make_tools("hx_maker", lambda services: (), ToolServices()) == ()
+    live = {"facts": {"plugins_broken": dict(plugins.broken)}}
+    assert listed() == ("ok", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -55,6 +56,22 @@ def test_a_pipe_is_the_message_or_goes_with_it(home: Path) -> None:
 def test_tools_are_not_in_the_way_of_a_pipe(home: Path) -> None:
     said = chat(home, "-q", "read notes")
     assert said == Said(0, "The tool said: read did notes \n", "")
+
+
+def test_verbose_tells_of_tools_beside_a_pipe(home: Path) -> None:
+    for way in ("-q", "-z"):
+        said = chat(home, way, "read notes", "--verbose")
+        assert said.out.strip() == "The tool said: read did notes"
+        assert said.err.startswith("hermes: read "), said.err
+
+
+def test_a_provider_goes_with_its_model(home: Path) -> None:
+    alone = chat(home, "-z", "hello", "--provider", "openrouter")
+    assert alone.code == 2 and "--provider needs the model that is meant: --model NAME." in alone.err
+    both = chat(home, "-z", "hello", "--provider", "openrouter", "-m", "some/model")
+    assert "openrouter:some/model" in both.out + both.err or both.code == 0
+    shown = json.loads(hermes(home, "sessions", "list", "--json").out)
+    assert [row["model"] for row in shown] == ["openrouter:some/model"]
 
 
 def test_deleting_a_session_deletes_its_log_and_no_other(home: Path) -> None:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from hermes import plugins
 from hermes.control.chores import ChoreState
 from hermes.control.events import Events
 from hermes.control.gateway import Gateway
@@ -111,6 +112,7 @@ class LiveStatus:
             "chores": self._chores(),
             "loops": [_loop_facts(state, self._clock.now()) for state in tuple(self._loops.states.values())],
             "agents_left_out": dict(self._left_out()),
+            "plugins_broken": dict(plugins.broken),
             "config_problems": len(self._loaded.problems),
             "disk_free_bytes": shutil.disk_usage(self._home).free,
             "store_trouble": store.trouble,

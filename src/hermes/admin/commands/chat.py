@@ -40,8 +40,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, latest, dest="latest", nargs="?", const="")
     declare(
         parser,
-        {"-m, --model NAME": "the model for this session", "-t, --toolsets A,B": "only these toolsets"},
+        {
+            "-m, --model NAME": "the model for this session",
+            "--provider NAME": "the provider of that model",
+            "-t, --toolsets A,B": "only these toolsets",
+        },
     )
+    shown = {"-v, --verbose": "show tools and thoughts, whatever the settings say"}
+    declare(parser, shown, action="store_true")
     flag = {"--ignore-rules": "begin a session without SOUL.md and the files of the project"}
     declare(parser, flag, action="store_true")
 
@@ -65,6 +71,8 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
             raise UsageError("--resume and --continue cannot be used together.")
         if self.asked.prompt is not None and (self.asked.query is not None or self.final_only):
             raise UsageError("Give the message once: as an argument, or with -q or -z.")
+        if self.asked.provider is not None and not self.asked.model:
+            raise UsageError("--provider needs the model that is meant: --model NAME.")
         words = self._words()
         command = self.command
         finder = GatewayFinder(command.home, command.environ, command.console.note, self.spawn)
@@ -125,6 +133,11 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
         """Whether somebody stays: then a prompt is only its beginning."""
         return self.interactive and self.asked.query is None and not self.final_only
 
+    @property
+    def _model(self) -> str | None:
+        named = self.asked.model
+        return f"{self.asked.provider}:{named}" if named and self.asked.provider else named
+
     def wish(self) -> SessionChoice:
         wanted = tuple(name.strip() for name in (self.asked.toolsets or "").split(",") if name.strip())
         return SessionChoice(
@@ -132,7 +145,7 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
             latest=self.asked.latest is not None,
             attach=self.is_conversation and self.asked.prompt is None,
             terminal=TerminalState(
-                model=self.asked.model,
+                model=self._model,
                 folder=current_folder(),
                 ignore_rules=self.asked.ignore_rules,
                 toolsets=wanted,

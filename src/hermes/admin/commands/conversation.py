@@ -172,6 +172,7 @@ class TerminalTalk(Struct, frozen=True, kw_only=True):
             screen=Screen(sys.stdout.fileno(), replace(self._look(), rich=False)),
             tell=lambda line: self.process.command.console.note(f"hermes: {line}"),
             final_only=self.process.final_only,
+            verbose=self.process.asked.verbose,
             ask=self._ask if self.process.command.console.interactive else None,
         )
 
@@ -188,13 +189,14 @@ class TerminalTalk(Struct, frozen=True, kw_only=True):
         from hermes.entry.terminal.screen import ScreenStyle
 
         console, terminal = self.process.command.console, is_terminal(sys.stdout)
+        verbose = self.process.asked.verbose
         rich = terminal and self.process.command.environ.get("TERM", "dumb") != "dumb"
         return ScreenStyle(
             rich=rich,
             colour=console.colour,
             terminal=terminal,
-            tools=self.display.get("tool_progress") != "off",
-            thoughts=self.display.get("show_reasoning") is True,
+            tools=verbose or self.display.get("tool_progress") != "off",
+            thoughts=verbose or self.display.get("show_reasoning") is True,
         )
 
 

@@ -9,7 +9,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from hermes.domain.event import Answered, Asked, Entry, Failed, FeedItem, Finished, Stopped
+from hermes.domain.event import (
+    Answered,
+    Asked,
+    Entry,
+    Failed,
+    FeedItem,
+    Finished,
+    ModelSaid,
+    Stopped,
+    ToolFinished,
+)
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.entry.terminal.door import GatewayGone, Visit, new_words_key
@@ -17,6 +27,7 @@ from hermes.entry.terminal.screen import Screen
 from hermes.entry.terminal.talk import FAILED, INTERRUPTED, OK, ParsedAnswer, read_answer, refusal
 from hermes.stream.faces.console import Console, QuietConsole
 from hermes.stream.fold.questions import question_text
+from hermes.stream.fold.tool_lines import plain_line
 
 T = TypeVar("T")
 Ask = Callable[[str], Awaitable[str | None]]
@@ -30,6 +41,7 @@ class OneShot:
     screen: Screen
     tell: Callable[[str], None]
     final_only: bool = False
+    verbose: bool = False
     ask: Ask | None = None
     _turn: Turn | None = field(init=False, default=None)
     _interrupts: int = field(init=False, default=0)
@@ -115,6 +127,8 @@ class OneShot:
         ended: Finished | Failed | Stopped | None = None
         async for seen in self.visit.door.watch(turn.id, 0):
             self._show(console, seen)
+            if self.verbose and not (look.terminal and not self.final_only):
+                self._tell_tools(seen)
             record = seen.record if isinstance(seen, Entry) else None
             if record is not None and self.visit.asks(record):
                 await self._answer(record)
@@ -131,6 +145,17 @@ class OneShot:
             self.screen.end_line()
             return
         self.screen.stream(console.see(seen))
+
+    def _tell_tools(self, seen: FeedItem) -> None:
+        """Where the answer is not for a person's eyes, what the agent does goes to stderr."""
+        match seen.record if isinstance(seen, Entry) else None:
+            case ModelSaid(calls=calls, thought=thought):
+                if thought.strip():
+                    self.tell(one_line(thought, 1000))
+                for call in calls:
+                    self.tell(plain_line(call))
+            case ToolFinished(failed=True, text=text):
+                self.tell(f"failed: {one_line(text, 200)}")
 
     async def _answer(self, asked: Asked) -> None:
         reading = await self._reading(asked)
