@@ -412,7 +412,7 @@ def test_config_check_knows_the_platforms_of_plugins(tmp_path: Path) -> None:
 def test_a_function_that_raises_when_it_is_called_is_not_called_ok(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only a gateway calls it, with an agent's services: what it says counts, and without one nobody knows."""
+    """Only a gateway calls it, with an agent's services; without one nobody knows."""
     install(tmp_path, "tools", "hx_maker", "def IT(services): raise RuntimeError('no licence')\n")
     monkeypatch.setattr(plugins, "broken", {})
     live: dict[str, Any] | None = None
@@ -427,9 +427,9 @@ def test_a_function_that_raises_when_it_is_called_is_not_called_ok(
 
     assert listed() == ("loads", "its function is called when a gateway runs")
     maker = plugins.tools().makers["hx_maker"]
-    assert plugins.make_tools("hx_maker", maker, ToolServices()) == ()
+    assert plugins.make_tools("hx_maker", maker, ToolServices({})) == ()
     live = {"facts": {"plugins_broken": dict(plugins.broken)}}
     assert listed() == ("left out", "RuntimeError: no licence")
-    assert plugins.make_tools("hx_maker", lambda services: (), ToolServices()) == ()
+    assert plugins.make_tools("hx_maker", lambda services: (), ToolServices({})) == ()
     live = {"facts": {"plugins_broken": dict(plugins.broken)}}
     assert listed() == ("ok", "")

@@ -30,6 +30,40 @@ def slots(schedule: Schedule, first: str, last: str) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("every monday", "0 0 * * MON"),
+        ("Every Monday at 9", "0 9 * * MON"),
+        ("on sundays at 10:30", "30 10 * * SUN"),
+        ("monday, wed and friday at noon", "0 12 * * MON,WED,FRI"),
+        ("every weekday at 8:30", "30 8 * * MON-FRI"),
+        ("weekends", "0 0 * * SAT,SUN"),
+        ("every day at 9pm", "0 21 * * *"),
+        ("daily at 12 am", "0 0 * * *"),
+        ("daily", "@daily"),
+        ("weekly", "@weekly"),
+    ],
+)
+def test_days_and_hours_may_be_said_as_people_say_them(text: str, same: str) -> None:
+    said, written = read_schedule(text, NOW, BERLIN), read_schedule(same, NOW, BERLIN)
+    assert said == written
+
+
+def test_tomorrow_is_a_day_of_the_zone() -> None:
+    late = datetime(2026, 1, 5, 23, 30, tzinfo=UTC)  # the 6th in Berlin
+    assert read_schedule("tomorrow 9am", late, BERLIN) == Once(at=at("2026-01-07T08:00"))
+    assert read_schedule("tomorrow at 9:15 pm", NOW, BERLIN) == Once(at=at("2026-01-06T20:15"))
+
+
+@pytest.mark.parametrize(
+    "text", ["every monday at 25", "every tuesday at 13pm", "tomorrow at x", "daily at 9:75"]
+)
+def test_a_wrong_hour_is_named(text: str) -> None:
+    with pytest.raises(UserError, match="is no time of day"):
+        read_schedule(text, NOW, BERLIN)
+
+
 # What is written, the zone, from when, to when (UTC), and the slots (UTC) that must come, and no other.
 TABLE = [
     # Berlin 2026-03-29: 02:00 → 03:00 at 01:00 UTC.
@@ -154,7 +188,7 @@ def test_a_calendar(text: str, following: str) -> None:
     [
         ("", "missing"),
         ("soon", "no delay, no interval, no date"),
-        ("every day at nine", "“day at nine” is not a length of time"),
+        ("every day at nine", "“nine” is no time of day"),
         ("every", "length of time"),
         ("every 30s", "length of time"),
         ("0m", "from 1 minute"),

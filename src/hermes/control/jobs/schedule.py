@@ -131,10 +131,20 @@ def read_schedule(text: str, now: datetime, zone: tzinfo) -> Schedule:
     now = now.astimezone(UTC).replace(microsecond=0)
     if not words:
         raise UserError("A schedule is missing.", hint=f"For example: {EXAMPLES}.")
+    lower = {"hourly": "@hourly", "daily": "@daily", "weekly": "@weekly", "monthly": "@monthly"}.get(
+        lower, lower
+    )
     if lower.startswith("@"):
         if lower not in _MACROS:
             raise UserError(f"“{one_line(lower, 40)}” is not known.", hint=f"Known: {', '.join(_MACROS)}.")
         return _read_calendar(_MACROS[lower], zone)
+    if spoken := _SPOKEN_DAYS.fullmatch(lower):
+        hour, minute = _hour(spoken["at"] or spoken["time"] or "midnight", words)
+        return _read_calendar(f"{minute} {hour} * * {_weekdays(spoken['days'])}", zone)
+    if spoken := _TOMORROW.fullmatch(lower):
+        hour, minute = _hour(spoken["at"], words)
+        day = now.astimezone(zone).date() + _DAY
+        return Once(at=on_the_wall(datetime.combine(day, time(hour, minute)), zone))
     if lower == "every" or lower.startswith("every "):
         period = _duration(lower[5:].strip(), words)
         return Every(period=period, anchor=now)
@@ -189,6 +199,42 @@ def _not_understood(words: str) -> NoReturn:
         f"“{one_line(words, 60)}” is not understood as a schedule: {problem}.",
         hint=f"For example: {EXAMPLES}.",
     )
+
+
+# --- days and hours as people say them -----------------------------------------------------------
+
+_WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?s?"
+_SPOKEN_DAYS = re.compile(
+    rf"(?:every |on )?(?P<days>{_WEEKDAY}(?:(?:, ?| and |, and ){_WEEKDAY})*|weekdays?|weekends?)"
+    r"(?: at (?P<at>.{1,10}))?|(?:every day|daily) at (?P<time>.{1,10})"
+)
+_TOMORROW = re.compile(r"tomorrow(?: at)? (?P<at>.{1,10})")
+_HOUR = re.compile(r"(\d{1,2})(?::(\d\d))? ?(am|pm)?")
+_NAMED_HOURS = {"midnight": (0, 0), "noon": (12, 0)}
+
+
+def _weekdays(days: str | None) -> str:
+    if days is None:
+        return "*"
+    if days.startswith("week"):
+        return "MON-FRI" if days.startswith("weekday") else "SAT,SUN"
+    return ",".join(word[:3].upper() for word in re.findall(_WEEKDAY, days))
+
+
+def _hour(text: str, whole: str) -> tuple[int, int]:
+    """`9`, `9:30`, `9am`, `noon`."""
+    if text in _NAMED_HOURS:
+        return _NAMED_HOURS[text]
+    read = _HOUR.fullmatch(text)
+    hour, minute = (int(read[1]), int(read[2] or 0)) if read else (99, 99)
+    if read and read[3]:
+        hour = hour % 12 + 12 * (read[3] == "pm") if 1 <= hour <= 12 else 99
+    if hour > 23 or minute > 59:
+        raise UserError(
+            f"“{one_line(whole, 60)}” is not understood: “{one_line(text, 40)}” is no time of day.",
+            hint="Write it like 9:30, 9am or noon.",
+        )
+    return hour, minute
 
 
 # --- durations -----------------------------------------------------------------------------------
