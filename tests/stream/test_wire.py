@@ -40,6 +40,8 @@ RECORDS: list[event.Record] = [
     event.Asked(question=QuestionId("q"), kind=event.QuestionKind.APPROVAL, text="?", options=("a", "b")),
     event.Answered(question=QuestionId("q"), verdict=event.Verdict.ONCE),
     event.Summarised(upto=3, text="short"),
+    event.Cleared(upto=3),
+    event.Restored(since=4),
     event.Undone(since=2),
     event.Finished(note="n"),
     event.Failed(reason="r"),

@@ -18,7 +18,7 @@ from hermes.domain.event import AgentEvent
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment
 from hermes.domain.model_facts import ModelFacts
-from hermes.domain.ports.agent import Agent, PersonNotes, Run, no_notes
+from hermes.domain.ports.agent import Agent, Compression, PersonNotes, Run, no_notes
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import JobWorld, Media, ProcessView
 from hermes.domain.rows import MediaItem
@@ -49,6 +49,8 @@ class Runtime(Struct, frozen=True, kw_only=True):
     begin it, the source None if nobody spoke."""
     person_notes: PersonNotes = no_notes
     """Gives the entries of people's memory that a transcript names."""
+    compression: Compression | None = None
+    """Shortens sessions that are nearly too long; None where nothing can."""
     toolbox: Toolbox = field(default_factory=Toolbox)
     """Which tools each turn has."""
     media: Media | None = None

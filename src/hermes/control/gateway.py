@@ -85,6 +85,7 @@ class Gateway(WiredGateway):
             *self.chores.begin(parts.loops),
         ]
         self.actors.begin(boot.epoch)
+        self.compressions.workers.search()
 
     async def stop(
         self, grace: float = STOP_SECONDS, *, restarts: bool = False, broken: bool = False
@@ -98,6 +99,7 @@ class Gateway(WiredGateway):
         await end_tasks(self._tasks)
         await self.intake.close()
         await self.handoffs.close()
+        await self.compressions.workers.close(0.0, self._hurry)
         busy = tuple(self.actors.workers.active)
         await self.actors.workers.close(grace, self._hurry)
         parts = self._parts

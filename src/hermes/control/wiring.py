@@ -29,6 +29,7 @@ from hermes.control.sessions.resets import Flush, SessionExpiry, flush_nothing
 from hermes.control.sessions.submission import Submitter
 from hermes.control.turn.actor import SessionActor
 from hermes.control.turn.actors import Actors, WarmSessions
+from hermes.control.turn.compressing import BackgroundCompression
 from hermes.control.turn.inbound_files import AttachmentFetcher
 from hermes.control.turn.questions import QuestionExpiry
 from hermes.control.usage import counting
@@ -71,6 +72,8 @@ class WiredGateway:
         self.accounts = PlatformAccounts(parts.capabilities, parts.accounts)
         self.delivery = Delivery(parts, self.accounts)
         self.actors = self._wire_actors(parts)
+        self.compressions = BackgroundCompression(parts, self.actors.ring)
+        self.actors.ring_compression = self.compressions.workers.ring
         self.submitter = Submitter(actors=self.actors)
         self.resting = PausedAccounts(parts.store)
         self.questions = QuestionExpiry(store=parts.store, clock=parts.clock, ring=self.actors.ring)

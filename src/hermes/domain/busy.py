@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hermes.domain.message import Attachment
 from hermes.domain.session import Session, speaks_for_another
-from hermes.domain.turn import BusyMode, Turn
+from hermes.domain.turn import BusyMode, Turn, TurnAction
 
 
 def choose_busy_mode(session: Session, default: BusyMode, files: Sequence[Attachment] = ()) -> BusyMode:
@@ -19,6 +19,12 @@ def choose_busy_mode(session: Session, default: BusyMode, files: Sequence[Attach
 def interrupts(behind: Sequence[Turn]) -> bool:
     """Whether one of the turns that wait stops the one that runs."""
     return any(turn.busy is BusyMode.INTERRUPT and turn.stop is None for turn in behind)
+
+
+def is_interrupted(turn: Turn, behind: Sequence[Turn]) -> bool:
+    """Whether a turn stops for those that wait behind it. What was half summarised would be lost, so
+    compression is not interrupted: messages wait for it."""
+    return turn.input.action is not TurnAction.COMPRESS and interrupts(behind)
 
 
 def steers(turn: Turn) -> bool:

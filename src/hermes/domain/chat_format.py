@@ -8,11 +8,13 @@ from typing import Any
 from hermes.domain.event import (
     Answered,
     Asked,
+    Cleared,
     Entry,
     Failed,
     Finished,
     ModelSaid,
     Record,
+    Restored,
     Stopped,
     Summarised,
     ToolFinished,
@@ -46,7 +48,9 @@ def as_message(record: Record) -> dict[str, Any] | None:
             return {"role": "system", "content": f"[What was said before, summarised:]\n{record.text}"}
         case Undone():
             return {"role": "system", "content": f"[Taken back: everything since record {record.since}.]"}
-        case ToolStarted() | Asked() | Answered() | Finished() | Failed() | Stopped():
+        case ToolStarted() | Asked() | Answered() | Cleared() | Restored():
+            return None
+        case Finished() | Failed() | Stopped():
             return None
 
 

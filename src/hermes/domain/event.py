@@ -1,7 +1,7 @@
 """What happens in a turn. Live events are shown and forgotten; records are stored exactly as they are.
 
-The stored records are the transcript: it only grows. `Undone` and `Summarised` hide what is behind
-them from the fold, and nothing is ever rewritten.
+The stored records are the transcript: it only grows. `Undone`, `Summarised` and `Cleared` hide what is
+behind them from the fold, `Restored` brings it back, and nothing is ever rewritten.
 """
 
 from __future__ import annotations
@@ -179,11 +179,32 @@ class Answered(Struct, frozen=True, kw_only=True):
     outside: bool = False
 
 
-class Summarised(Struct, frozen=True, kw_only=True):
-    """Everything up to and including `upto` is told by `text` from here on."""
+class Summarised(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything up to and including `upto` is told by `text` from here on, which a model wrote. The rest was
+    copied from the records: `opening` are the first words of the conversation, `request` is what was asked
+    for and not answered yet, `plan` its open plan, `files` those that were changed, and `results` what child
+    agents brought. `usage` is what the model took."""
 
     upto: int
     text: str
+    opening: str = ""
+    request: str = ""
+    plan: str = ""
+    files: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    usage: Usage | None = None
+
+
+class Cleared(Struct, frozen=True, kw_only=True):
+    """The model is told no more what is large in records up to `upto`: results, arguments, pictures."""
+
+    upto: int
+
+
+class Restored(Struct, frozen=True, kw_only=True):
+    """Summaries and clearings from record `since` on are void, and what they hid is there again."""
+
+    since: int
 
 
 class Undone(Struct, frozen=True, kw_only=True):
@@ -231,6 +252,8 @@ Record = (
     | Asked
     | Answered
     | Summarised
+    | Cleared
+    | Restored
     | Undone
     | Finished
     | Failed
@@ -256,7 +279,7 @@ def calls_in(records: Iterable[Record]) -> list[Usage]:
     used = [
         record.usage
         for record in records
-        if isinstance(record, ToolStarted | ToolFinished | Asked)
+        if isinstance(record, ToolStarted | ToolFinished | Asked | Summarised)
         or (isinstance(record, ModelSaid) and (record.model or record.usage.total))
     ]
     return [usage for usage in used if usage is not None]

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
-from hermes.domain.event import Entry
+from hermes.domain.event import Cleared, Entry, Summarised
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.message import Attachment, Body, Inbound, Receipt, media_kind
 
@@ -155,6 +155,19 @@ class JournalRow(Struct, frozen=True, kw_only=True):
     agent: AgentId
     session: SessionId
     entry: Entry
+
+
+class PendingCompression(Struct, frozen=True, kw_only=True):
+    """A session whose conversation is to be compressed in the background, not before a time. Once that was
+    prepared, `made` waits to be added to the session; it counts for the records up to `base`."""
+
+    n: int
+    agent: AgentId
+    session: SessionId
+    not_before: datetime
+    tries: int = 0
+    base: int = 0
+    made: Summarised | Cleared | None = None
 
 
 class SearchHit(Struct, frozen=True, kw_only=True):

@@ -10,11 +10,13 @@ from msgspec import Struct, field
 from hermes.domain.event import (
     Answered,
     Asked,
+    Cleared,
     Entry,
     Failed,
     Finished,
     ModelSaid,
     Record,
+    Restored,
     Stopped,
     Summarised,
     ToolFinished,
@@ -25,18 +27,24 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, TurnId
 from hermes.domain.tool import ToolCall
 
+MARKS = (Summarised, Cleared, Restored, Undone)
+"""Records that change what is visible of those before them."""
+
 
 def visible(entries: Sequence[Entry]) -> list[Entry]:
     """The transcript without what was undone, and with a summary in place of what it tells. A summary of what
-    was undone in part is gone, and what it summed up and was not undone is there again."""
+    was undone in part is gone, and what it summed up and was not undone is there again. Summaries and
+    clearings stand in front: whoever keeps a beginning sees at its first entry that it has changed."""
     left = not_undone(entries)
-    if not any(isinstance(entry.record, Summarised) for entry in left):
+    if not any(isinstance(entry.record, Summarised | Cleared) for entry in left):
         return left
     shown: list[Entry] = []
     for entry in left:
         if isinstance(entry.record, Summarised):
             upto = entry.record.upto
             shown = [entry, *(earlier for earlier in shown if _reach(earlier) > upto)]
+        elif isinstance(entry.record, Cleared):
+            shown = [entry, *(earlier for earlier in shown if not isinstance(earlier.record, Cleared))]
         else:
             shown.append(entry)
     return shown
@@ -46,25 +54,42 @@ def not_undone(entries: Iterable[Entry]) -> list[Entry]:
     """The transcript without what was undone; summaries stand beside what they tell."""
     left: list[Entry] = []
     for entry in entries:
-        if isinstance(entry.record, Undone):
-            since = entry.record.since
-            left = [earlier for earlier in left if _reach(earlier) < since]
+        record = entry.record
+        if isinstance(record, Undone):
+            left = [earlier for earlier in left if _outlives(earlier, record.since)]
+        elif isinstance(record, Restored):
+            left = [earlier for earlier in left if earlier.seq < record.since or not _hides(earlier)]
         else:
             left.append(entry)
     return left
 
 
+def _outlives(entry: Entry, since: int) -> bool:
+    """Whether it is still there when everything from `since` on is undone. What was cleared stays so."""
+    return isinstance(entry.record, Cleared) or _reach(entry) < since
+
+
+def _hides(entry: Entry) -> bool:
+    return isinstance(entry.record, Summarised | Cleared)
+
+
+def last_compression(entries: Sequence[Entry]) -> int | None:
+    """The first record of the last compression that is in effect; None if nothing is compressed."""
+    left = [entry for entry in not_undone(entries) if _hides(entry)]
+    return left[-1].seq if left else None
+
+
 def summed_upto(marks: Iterable[Entry]) -> int:
     """The record up to which a summary tells everything, 0 if none does: what is `visible` of the records
-    behind it is what is visible of the whole transcript. `marks` are its summaries and undoings, in order; a
-    summary that was undone does not count."""
+    behind it is what is visible of the whole transcript. `marks` are its summaries and what undoes them, in
+    order; a summary that was undone does not count."""
     told = ((entry.seq, entry.record) for entry in not_undone(marks))
     return max((min(mark.upto, seq - 1) for seq, mark in told if isinstance(mark, Summarised)), default=0)
 
 
 def _reach(entry: Entry) -> int:
     """The number of the last record that an entry tells of: a summary stands for what it summed up."""
-    return entry.record.upto if isinstance(entry.record, Summarised) else entry.seq
+    return entry.record.upto if isinstance(entry.record, Summarised | Cleared) else entry.seq
 
 
 class CallState(Struct, kw_only=True):
@@ -140,7 +165,7 @@ def _see(view: TurnView, entry: Entry) -> None:
                 view.unknown.append(state.call.name)
         case Finished() | Failed() | Stopped() as ended:
             view.ended = ended
-        case Summarised() | Undone():
+        case Summarised() | Cleared() | Restored() | Undone():
             pass
 
 

@@ -65,7 +65,8 @@ class BusyMode(StrEnum):
 class TurnAction(StrEnum):
     """What the actor does with a turn's words: say them, change the transcript first, pass them on as the
     answer without the agent, write down that the agent said them from elsewhere, run a command as the agent
-    would, without the model, or begin a new session."""
+    would, without the model, begin a new session, compress the conversation, take back what that did, or add
+    what was prepared for it in the background."""
 
     SAY = "say"
     RELAY = "relay"
@@ -74,6 +75,9 @@ class TurnAction(StrEnum):
     RETRY = "retry"
     RUN = "run"
     NEW = "new"
+    COMPRESS = "compress"
+    RESTORE = "restore"
+    SUMMARISE = "summarise"
 
     @property
     def calls_model(self) -> bool:

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from hermes import plugins
+from hermes.agent.context.compress import BeforeCompress, Compressor, Summariser
 from hermes.agent.context.transcript_messages import Role, messages
 from hermes.agent.models.images import ImageAttachingProvider
+from hermes.agent.models.roles import ChosenModel
 from hermes.agent.run.loop import AgentLoop, LoopLimits
+from hermes.app.agents.compression import summariser
 from hermes.app.agents.registry import AgentRegistry
 from hermes.control.commands.registry import GatewayInfo
 from hermes.control.core import Runtime
@@ -82,6 +85,9 @@ class Journey:
     clock: Clock = field(default_factory=SystemClock)
     tools: Sequence[Tool] | None = None
     limits: LoopLimits | None = None
+    window: int | None = None
+    """How many tokens the model reads; with it conversations are compressed."""
+    before_compress: BeforeCompress | None = None
     limits_of: Limits = lambda session, source: ()
     """What narrows the tools of a turn."""
     agents: Sequence[str] = ("main",)
@@ -172,6 +178,7 @@ class Journey:
 
         store = self.store.scoped(agent)
         media = MediaFiles(self.folder / "media", store, self.clock)
+        compressor = None if self.window is None else self._compressor()
         loop = AgentLoop(
             provider=ImageAttachingProvider(self.model, media),
             toolbox=toolbox,
@@ -180,6 +187,7 @@ class Journey:
             clock=self.clock,
             limits=self.limits,
             facts=lambda model: self.facts,
+            compressor=compressor,
         )
         profile = Profile(agent=agent, home=self.folder, settings=self.settings)
         workspace = self.folder / "workspace"
@@ -198,8 +206,22 @@ class Journey:
             jobs=self.jobs,
             take_file=files.take,
             prompt=prompt,
+            compression=compressor,
             transcribe=self.transcribe,
             facts=lambda model: self.facts,
+        )
+
+    def _compressor(self) -> Compressor:
+        async def choose(model: str) -> Summariser:
+            chosen = ChosenModel(provider=self.model, model=model, facts=ModelFacts(window=self.window))
+            return summariser(chosen, self.clock)
+
+        return Compressor(
+            model="scripted",
+            settings=lambda: self.settings.compression,
+            facts=lambda model: ModelFacts(window=self.window),
+            choose=choose,
+            before=self.before_compress,
         )
 
     # --- the platform's connection ---

@@ -8,12 +8,15 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from hermes.domain.errors import HermesError
+from hermes.agent.context.digest import SUMMARISE
+from hermes.agent.context.tokens import fixed_tokens, tokens_of
+from hermes.domain.errors import FaultKind, HermesError, ModelFault
 from hermes.domain.event import Ending, TextDelta, ThoughtDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.tool import ToolCall
 from hermes.domain.usage import Usage
+from hermes.domain.word import replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,8 @@ class Say:
     ending: Ending = Ending.STOP
     halt: asyncio.Event | None = None
     hold: asyncio.Event | None = None
+    usage: Usage | None = None
+    """What the service says that it took; without it, the number of records."""
     beat: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
 
 
@@ -48,6 +53,24 @@ def echo(request: ModelRequest) -> Say:
 def last_words(request: ModelRequest) -> str:
     said = [entry.record.text for entry in request.entries if isinstance(entry.record, UserSaid)]
     return said[-1] if said else ""
+
+
+def is_summary(request: ModelRequest) -> bool:
+    """Whether the model is asked for a summary of a conversation."""
+    return request.system.startswith(SUMMARISE.partition(".")[0])
+
+
+def within(window: int, script: Callable[[ModelRequest], Say]) -> Callable[[ModelRequest], Say]:
+    """A model that reads so many tokens and counts them; it refuses what is longer, as services do."""
+
+    def reply(request: ModelRequest) -> Say:
+        size = fixed_tokens(request.system, request.tools) + tokens_of(request.entries)
+        if size > window:
+            words = f"maximum context length is {window} tokens, and this has {size}"
+            return Say(error=ModelFault("too long", kind=FaultKind.TOO_LONG, quote=words))
+        return replace(script(request), usage=Usage(prompt=size, completion=1))
+
+    return reply
 
 
 class ScriptedModel:
@@ -78,7 +101,7 @@ class ScriptedModel:
             await reply.beat()
         if reply.hold is not None:
             await reply.hold.wait()
-        usage = Usage(prompt=len(request.entries), completion=len(text.split()))
+        usage = reply.usage or Usage(prompt=len(request.entries), completion=len(text.split()))
         yield ModelEnd(calls=reply.calls, ending=reply.ending, usage=usage, model="scripted")
 
     def _reply(self, request: ModelRequest) -> Say:

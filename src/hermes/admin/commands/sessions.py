@@ -14,10 +14,12 @@ from hermes.domain.errors import UserError
 from hermes.domain.event import (
     Answered,
     Asked,
+    Cleared,
     Entry,
     Failed,
     Finished,
     ModelSaid,
+    Restored,
     Stopped,
     Summarised,
     ToolFinished,
@@ -176,5 +178,5 @@ def _readable(entry: Entry) -> str:
             return f"stopped: {stopped.reason}".removesuffix(": ")
         case Finished() as finished:
             return f"note: {finished.note}" if finished.note else ""
-        case ToolStarted() | Undone():
+        case ToolStarted() | Undone() | Cleared() | Restored():
             return ""

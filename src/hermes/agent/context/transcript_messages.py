@@ -7,22 +7,27 @@ A message is `sealed` once nothing that may still come can change it, so an enco
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import assert_never
 
 from msgspec import Struct, field
 
+from hermes.agent.context.summary_message import summary_message
 from hermes.domain.deferral import as_made
 from hermes.domain.event import (
     Answered,
     Asked,
+    Cleared,
     Ending,
     Entry,
     Failed,
     Finished,
     ModelSaid,
+    QuestionKind,
     Record,
+    Restored,
     Stopped,
     Summarised,
     ToolFinished,
@@ -50,6 +55,12 @@ _NO_OUTPUT = "(no output)"
 _PICTURES = "[The pictures of the results above:]"
 _NO_RESULT = "Interrupted: no result was recorded for this call."
 _CUT = (Ending.LENGTH, Ending.BROKEN)
+CLEARED_OVER = 200
+"""Results with more characters are cleared."""
+CLEARED_ARGUMENTS = 500
+_CLEARED = (
+    "[This result ({size} characters{how}) was cleared to make room. Call the tool again if you need it.]"
+)
 
 
 class Role(StrEnum):
@@ -129,11 +140,14 @@ class ContextFold:
         self._words: list[str] = []
         self._images: list[Attachment] = []
         self._reply: _Reply | None = None
+        self._cleared = -1
+        self._answered: set[CallId] = set()
+        """Calls that child agents or people answered: nobody can bring their results again."""
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Take further entries, of which nothing is hidden (see `visible`)."""
         for entry in entries:
-            self._take(entry.record)
+            self._take(entry.record, cleared=entry.seq <= self._cleared)
 
     def recall(self, history: Iterable[EarlierMessage]) -> None:
         """Take what a client says came before, by the same rules."""
@@ -163,28 +177,34 @@ class ContextFold:
             return [ModelMessage(role=Role.USER, text="\n\n".join(self._words), images=tuple(self._images))]
         return []
 
-    def _take(self, record: Record) -> None:
+    def _take(self, record: Record, *, cleared: bool = False) -> None:
         match record:
             case UserSaid():
-                images = tuple(filter(is_image, record.attachments))
-                self._hear(_user_text(record, self._notes, shared=self._shared), images)
+                images = () if cleared else tuple(filter(is_image, record.attachments))
+                self._hear(_user_text(record, self._notes, shared=self._shared, blind=cleared), images)
             case ModelSaid():
-                self._speak(record)
+                self._speak(_shortened(record) if cleared else record)
             case ToolFinished():
-                self._take_result(record)
-            case Summarised(text=text):
-                self._hear(f"[What was said before, summarised:]\n{text}")
-            case ToolStarted() | Asked() | Answered() | Undone() | Finished() | Failed() | Stopped():
+                self._take_result(record, cleared and record.call not in self._answered)
+            case Summarised():
+                self._hear(summary_message(record))
+            case Cleared(upto=upto):
+                self._cleared = max(self._cleared, upto)
+            case Asked(kind=QuestionKind.CHILD | QuestionKind.CLARIFY, call=call) if call is not None:
+                self._answered.add(call)
+            case ToolStarted() | Asked() | Answered() | Restored() | Undone():
+                pass
+            case Finished() | Failed() | Stopped():
                 pass
             case _:
                 assert_never(record)
 
-    def _take_result(self, result: ToolFinished) -> None:
+    def _take_result(self, result: ToolFinished, cleared: bool) -> None:
         reply, call = self._reply, result.call
         if reply is None or call in reply.results or all(call != one.id for one in reply.calls):
             return
-        reply.results[call] = result_text(result)
-        images = tuple(filter(is_image, result.attachments))
+        reply.results[call] = _cleared_text(result) if cleared else result_text(result)
+        images = () if cleared else tuple(filter(is_image, result.attachments))
         if self._results_show:
             reply.shown[call] = images
         else:
@@ -287,11 +307,11 @@ def _person_notes(message: UserSaid, notes: Mapping[int, str]) -> str:
     return "\n".join([_NOTED, *lines]) if lines else ""
 
 
-def _user_text(message: UserSaid, noted: Mapping[int, str], *, shared: bool) -> str:
+def _user_text(message: UserSaid, noted: Mapping[int, str], *, shared: bool, blind: bool = False) -> str:
     words = with_fences(message.text)
     if shared and message.author:
         words = f"[{message.author}] {words}"
-    shown = [one for one in message.attachments if is_image(one)]
+    shown = [] if blind else [one for one in message.attachments if is_image(one)]
     notes = [attachment_note(one) for one in message.attachments if one not in shown or one.path]
     text = "\n\n".join(
         part
@@ -308,6 +328,44 @@ def result_text(result: ToolFinished) -> str:
         text = fence(text, result.call)
     notes = (attachment_note(file) for file in result.attachments if file.path or not is_image(file))
     return "\n\n".join([text, *notes])
+
+
+def _cleared_text(result: ToolFinished) -> str:
+    if len(result.text) <= CLEARED_OVER:
+        return result_text(result)
+    how = ", a failure" if result.failed else ""
+    notes = (attachment_note(file) for file in result.attachments)
+    return "\n\n".join([_CLEARED.format(size=len(result.text), how=how), *notes])
+
+
+def _shortened(reply: ModelSaid) -> ModelSaid:
+    """A reply with the long arguments of its calls cut; what its service wanted back fits no more then."""
+    if all(len(call.arguments) <= CLEARED_ARGUMENTS for call in reply.calls):
+        return reply
+    calls = (replace(call, arguments=_short_arguments(call.arguments)) for call in reply.calls)
+    return replace(reply, calls=tuple(calls), kept=None)
+
+
+def _short_arguments(arguments: str) -> str:
+    if len(arguments) <= CLEARED_ARGUMENTS:
+        return arguments
+    given = read_object(arguments)
+    most = CLEARED_ARGUMENTS // max(2 * len(given), 2)
+    return json.dumps({name: _cut_value(value, most) for name, value in given.items()}, ensure_ascii=False)
+
+
+def read_object(text: str) -> dict[str, object]:
+    """The arguments of a call; empty if nobody can read them."""
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return given if isinstance(given, dict) else {}
+
+
+def _cut_value(value: object, most: int) -> object:
+    told = str(value)
+    return value if len(told) <= most else f"{told[:most]}… [cut: {len(told)} characters]"
 
 
 def _as_record(earlier: EarlierMessage) -> Record:

@@ -12,18 +12,21 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from msgspec import Struct, field
 
 from hermes.agent.call_repair import repair_calls
+from hermes.agent.context.compress import Compressor
 from hermes.agent.context.transcript_messages import CONTINUE, notes_of
 from hermes.agent.run.calls import CallRunner, call_steps, close_lost_calls
 from hermes.agent.run.dispatch import Dispatcher, RoleModel
 from hermes.agent.run.links import LinkFilter
 from hermes.agent.run.opinion import SecondModel
 from hermes.agent.run.progress import TurnProgress, read_progress
+from hermes.agent.run.room import COMPRESSING, ContextRoom
 from hermes.agent.run.speech import BACKGROUND_SECONDS, ReplyStream, RetryBackoff, fault_sentence
 from hermes.agent.run.taint import has_read_foreign, has_read_outside, named_hosts
 from hermes.agent.run.toolbox import TurnTools, attended_tools, with_bridge
 from hermes.domain.call_options import NO_OPTIONS, CallOptions
 from hermes.domain.clock import Clock
 from hermes.domain.deferral import TOOL_CALL
+from hermes.domain.errors import FaultKind
 from hermes.domain.event import (
     AgentEvent,
     Ending,
@@ -32,6 +35,7 @@ from hermes.domain.event import (
     FaultCause,
     Finished,
     ModelSaid,
+    Notice,
     Record,
     UserSaid,
 )
@@ -105,6 +109,7 @@ class AgentLoop:
         link_hosts: Callable[[], Collection[str]] = tuple,
         smart: Callable[[], bool] = lambda: False,
         facts: Callable[[str], ModelFacts] = lambda model: ModelFacts(),
+        compressor: Compressor | None = None,
     ) -> None:
         self._provider = provider
         self._link_hosts = link_hosts
@@ -116,6 +121,7 @@ class AgentLoop:
         self._ask_model = ask_model
         self._smart = smart
         self._facts = facts
+        self._compressor = compressor
 
     def system_prompt(self, session: Session) -> str:
         """What this session's model is told first. Once stored with the session, it never changes."""
@@ -142,6 +148,10 @@ class AgentLoop:
                 if settle.asked:
                     return
                 continue
+            if run.turn.input.action is TurnAction.COMPRESS:
+                async for event in self._compress(run, bench):
+                    yield event
+                return
             if run.turn.input.action is TurnAction.RUN and not view.heard_since:
                 yield (Finished(note=_results(view)),)
                 return
@@ -152,6 +162,11 @@ class AgentLoop:
                 return
             async for event in self._speak(run, bench, view, progress):
                 yield event
+
+    def _compress(self, run: Run, bench: TurnTools) -> AsyncIterator[AgentEvent]:
+        assert self._compressor is not None
+        request = self._request(run, tuple(bench.tools.values()))
+        return ContextRoom(self._compressor, run, request).on_request()
 
     def _bench(self, run: Run) -> TurnTools:
         offered = self._toolbox.for_turn(run.session, run.turn)
@@ -223,6 +238,13 @@ class AgentLoop:
         named = {note for entry in request.entries for note in notes_of(entry.record)}
         notes = await run.person_notes(named) if named else {}
         request = replace(request, note=closing or self._nudge(progress), notes=notes)
+        room = None if self._compressor is None else ContextRoom(self._compressor, run, request)
+        if room is not None and room.is_tight:
+            yield Notice(text=COMPRESSING)
+            made = await room.make()
+            if made is not None:
+                yield (made,)
+                return
         limits = self._limits
         speech = ReplyStream(
             provider=self._provider,
@@ -235,7 +257,11 @@ class AgentLoop:
         async for live in speech.hear(request, run.scope):
             yield live
         if speech.reply is None:
-            yield _broken_off(speech)
+            made = None
+            if room is not None and speech.fault.kind is FaultKind.TOO_LONG and not speech.heard:
+                yield Notice(text=COMPRESSING)
+                made = await room.make_after(speech.fault)
+            yield _broken_off(speech) if made is None else (made,)
             return
         bounded = speech.cut and options.max_tokens is not None
         calls = () if closing or bounded else repair_calls(speech.reply.calls, bench.tools, progress.ids)

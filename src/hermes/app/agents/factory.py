@@ -17,6 +17,7 @@ from hermes.agent.danger.scope import UserLocks
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall, SudoPassword
 from hermes.app.agents.backends import AgentBackends, BoundAgent, GatewayBackends, WorldScopes
+from hermes.app.agents.compression import make_compressor
 from hermes.app.agents.models import AgentModels
 from hermes.app.agents.prompt import SystemPrompt, make_memories
 from hermes.app.agents.redaction import redacting
@@ -229,6 +230,10 @@ class AgentFactory:
             memories=make_memories(profile, self._loaded),
             conceal=self._loaded.secrets.conceal,
         )
+        clock = self._overrides.clock
+        compressor = make_compressor(
+            profile.agent, self.models, lambda: self._around.live.now.compression, clock
+        )
         loop = AgentLoop(
             provider=self.provider(profile, media),
             toolbox=toolbox,
@@ -240,6 +245,7 @@ class AgentFactory:
             smart=lambda: self._around.live.now.approvals.mode == "smart",
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
             link_hosts=lambda: settings.approvals.link_hosts,
+            compressor=compressor,
         )
         jobs = None if self._overrides.in_memory else self._jobs(profile, backends)
         return Runtime(
@@ -249,6 +255,7 @@ class AgentFactory:
             model=self.models.title(profile),
             facts=partial(self.models.facts_of, profile.agent),
             prompt=prompt.freeze,
+            compression=compressor,
             toolbox=toolbox,
             media=media,
             jobs=jobs,

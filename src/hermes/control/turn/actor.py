@@ -30,7 +30,7 @@ from hermes.control.turn.steering import AbsorbSteering, rule_steering
 from hermes.control.turn.stopping import cut_off
 from hermes.control.workers import IdleTimer, RunScope, wait_for_ring
 from hermes.domain.address import Source
-from hermes.domain.busy import interrupts, steered
+from hermes.domain.busy import is_interrupted, steered
 from hermes.domain.errors import Lost, UserError
 from hermes.domain.event import Asked, Entry, Failed, Finished, Record, Reset, Stopped, ToolFinished
 from hermes.domain.hooks import GATE_TURN
@@ -78,6 +78,7 @@ class SessionActor:
         self._fetching = False
         self._prompt: FrozenPrompt | None = None
         self._spent: Failed | None = None
+        self._session: Session | None = None
         self._rulings: dict[tuple[TurnId, str], str] = {}
 
     # --- what others may do ---
@@ -243,6 +244,7 @@ class SessionActor:
         if turn is None or session is None or claim.next is NextStep.SUSPECT:
             return
         self._warm.born = session.created_at
+        self._session = session
         feed = self._actors.feeds.drive(turn.id)
         feed.preload(turn_entries(self._warm.records, turn.id))
         self._keep(turn, feed, claim.new)
@@ -401,8 +403,11 @@ class SessionActor:
             closing = self._actors.answers.of(turn, entries, await self._with_files(turn, entries))
 
         budgets, self._spent = self._budgets(), None
+        long = self._is_nearly_too_long(new)
 
         def record(tx: Tx) -> bool:
+            if long:
+                tx.compressions.want(self._id, new[-1].at)
             tx.turns.advance(turn.id, attempt=turn.attempt, records=len(new), state=state)
             tx.journal.append(self._id, new)
             if budgets is not None:
@@ -418,6 +423,8 @@ class SessionActor:
         self._idle = not await self._runtime.store.write(record)
         self._actors.ring_all(rung)
         self._settle()
+        if long:
+            self._actors.ring_compression((self._agent, self._id))
         if waits:
             # Before anybody is shown the question: who answers it needs the place of this turn again.
             self._actors.feeds.release(turn.id)
@@ -429,6 +436,12 @@ class SessionActor:
 
     def _budgets(self) -> BudgetGate | None:
         return gate_of(self._core, self._runtime) if self._core.live.now.budgets else None
+
+    def _is_nearly_too_long(self, new: Sequence[Entry]) -> bool:
+        compression, session = self._runtime.compression, self._session
+        if compression is None or session is None or not isinstance(new[-1].record, Finished | ToolFinished):
+            return False
+        return compression.is_due(session, self._warm.records, new, self._warm.memory)
 
     async def _with_files(self, turn: Turn, entries: Sequence[Entry]) -> Body | None:
         """The answer with the files it names, copied before the commit that sends them."""
@@ -477,7 +490,7 @@ class SessionActor:
                 self._steered = True
             if turns[0].stop is not None:
                 self._cancel_pull(turns[0].stop)
-            elif interrupts(turns[1:]) and not self._fetching:
+            elif is_interrupted(running, turns[1:]) and not self._fetching:
                 self._cancel_pull("interrupted")
 
     def _cancel_pull(self, reason: str) -> None:

@@ -177,6 +177,8 @@ class Actors:
     fetcher: AttachmentFetcher
     start_actor: StartActor
     epoch: int = 0
+    ring_compression: Callable[[ActorKey], None] = lambda key: None
+    """Tells whoever compresses in the background that a session is nearly too long."""
     quarantine: Quarantine = field(default_factory=Quarantine)
     workers: Workers[ActorKey] = field(init=False)
 

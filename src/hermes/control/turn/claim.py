@@ -17,10 +17,11 @@ from hermes.control.outbound.question_messages import close_question
 from hermes.control.turn.budgets import BudgetGate
 from hermes.control.turn.chat_prompt import place_prompt
 from hermes.control.turn.children import has_read_outside
+from hermes.control.turn.prepared import take_prepared
 from hermes.control.turn.questions import FOR_PEOPLE
 from hermes.control.turn.stopping import cut_off
 from hermes.domain.address import Address, Source
-from hermes.domain.busy import interrupts, steered, steers
+from hermes.domain.busy import interrupts, is_interrupted, steered, steers
 from hermes.domain.capabilities import NO_ABILITIES, Capabilities
 from hermes.domain.errors import Lost
 from hermes.domain.event import (
@@ -33,6 +34,7 @@ from hermes.domain.event import (
     ModelSaid,
     QuestionKind,
     Record,
+    Restored,
     Stopped,
     Undone,
     UserSaid,
@@ -46,6 +48,7 @@ from hermes.domain.session import SHARED_KINDS, FrozenPrompt, Session, SessionKe
 from hermes.domain.tool import ToolCall
 from hermes.domain.transcript import (
     TurnView,
+    last_compression,
     not_undone,
     number_records,
     summed_upto,
@@ -62,6 +65,8 @@ GIVEN_UP = (
 )
 WENT_WRONG = "Something went wrong inside Hermes ({error}). The log has the details."
 UNCHANGED = "Nothing was changed."
+NOT_COMPRESSED = "Nothing in this conversation is compressed."
+RESTORED = "The last compression is undone: what it told in short is there again, word for word."
 
 
 class NextStep(StrEnum):
@@ -145,13 +150,17 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         if not denied and turn.stop is None and any(file.pending for file in turn.input.attachments):
             return Claim(next=NextStep.FETCH, turn=turn)
         records: list[Record]
+        if turn.input.action is TurnAction.SUMMARISE:
+            # Also if it was stopped: nobody else would take it, and nobody waits for it.
+            records = [*take_prepared(tx, self.session, self.transcript), Finished()]
+            return self._start(tx, session, turn, records, behind)
         if denied:
             records = [Failed(reason=denied)]
         elif turn.stop in UNHEARD:
             records = []
         else:
             records = [_confirmation(turn)] if turn.input.confirm else self._opening(turn)
-        reason = turn.stop or ("interrupted" if interrupts(behind) else None)
+        reason = turn.stop or ("interrupted" if is_interrupted(turn, behind) else None)
         if reason is not None and not ended_by(records):
             records = [*records, Stopped(reason=reason)]
         if self.prompt is not None:
@@ -224,7 +233,7 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         news: tuple[GatewayEvent, ...] = ()
         if answers:
             behind = self._let_wait(tx, tx.questions.of_turn(turn.id), behind)
-        stop = turn.stop is not None or interrupts(behind)
+        stop = turn.stop is not None or is_interrupted(turn, behind)
         if turn.poison and not stop:
             records += [*cut_off(view, None), Failed(reason=GIVEN_UP)]
         elif not stop and any(_client_left(view, answered) for answered in answers):
@@ -259,6 +268,8 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         """Whether a turn undoes more than the transcript here holds: then what a summary tells of is needed
         itself, for what is not undone of it is there again."""
         back = turn.input.action in (TurnAction.UNDO, TurnAction.RETRY)
+        if turn.input.action is TurnAction.RESTORE:
+            return True
         return back and len(_user_turns(self.transcript)) < turn.input.count
 
     def _called_back(self, tx: Tx, turn: Turn, behind: list[Turn]) -> bool:
@@ -269,7 +280,8 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         questions = [question for question in tx.questions.of_turn(turn.id) if question.open]
         behind = self._let_wait(tx, questions, behind)
         of_people = [question for question in questions if question.kind in FOR_PEOPLE]
-        steered = bool(of_people) and any(steers(one) and _was_asked(one, of_people) for one in behind)
+        spoken = [one for one in behind if one.input.action is not TurnAction.SUMMARISE]
+        steered = bool(of_people) and any(steers(one) and _was_asked(one, of_people) for one in spoken)
         if not (interrupts(behind) or steered):
             return False
         for question in questions:
@@ -297,6 +309,13 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
             return [UserSaid(text=given.text, author=given.author), _run_by_hand(turn)]
         if given.action is TurnAction.MIRROR:
             return [ModelSaid(text=given.text), Finished()]
+        if given.action is TurnAction.COMPRESS:
+            return []
+        if given.action is TurnAction.RESTORE:
+            first = last_compression(self.transcript)
+            if first is None:
+                return [Finished(note=NOT_COMPRESSED)]
+            return [Restored(since=first), Finished(note=RESTORED)]
         asked = _user_turns(self.transcript)
         if not asked:
             return [Finished(note=f"There is nothing to {given.action.value}.")]

@@ -13,13 +13,14 @@ from msgspec import Struct
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.turn.claim import said_in
 from hermes.control.turn.gates import rule_turn
+from hermes.control.turn.prepared import take_prepared
 from hermes.domain.busy import joins
-from hermes.domain.event import Entry, Failed
+from hermes.domain.event import Entry, Failed, Record
 from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import TurnId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.transcript import number_records
-from hermes.domain.turn import REFUSED, BusyMode, Turn, TurnState
+from hermes.domain.turn import REFUSED, BusyMode, Turn, TurnAction, TurnState
 from hermes.domain.word import replace
 
 Rulings = Mapping[tuple[TurnId, str], str]
@@ -78,7 +79,7 @@ class AbsorbSteering(Struct, frozen=True, kw_only=True):
 
     def _join(self, tx: Tx, joining: Sequence[Turn]) -> tuple[Entry, ...]:
         into = self.into
-        said = [said_in(turn, steering=True) for turn in joining]
+        said = [record for turn in joining for record in self._records(tx, turn)]
         new = number_records(self.transcript, into.id, said, self.now)
         tx.turns.advance(into.id, attempt=into.attempt, records=len(new), state=TurnState.RUNNING)
         tx.journal.append(into.session, new)
@@ -86,6 +87,11 @@ class AbsorbSteering(Struct, frozen=True, kw_only=True):
             done = replace(turn, state=TurnState.DONE, absorbed_by=into.id)
             tx.turns.save(done, attempt=turn.attempt)
         return new
+
+    def _records(self, tx: Tx, turn: Turn) -> Sequence[Record]:
+        if turn.input.action is TurnAction.SUMMARISE:
+            return take_prepared(tx, turn.session, self.transcript)
+        return (said_in(turn, steering=True),)
 
     def _refuse(self, tx: Tx, turn: Turn, reason: str) -> None:
         """A chat is told now, and nothing is left of the turn but its end. Who watches it hears of it there:

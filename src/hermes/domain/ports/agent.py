@@ -8,7 +8,18 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from hermes.domain.call_options import NO_OPTIONS, CallOptions
-from hermes.domain.event import AgentEvent, Ending, Entry, Kept, Live, Notice, TextDelta, ThoughtDelta
+from hermes.domain.event import (
+    AgentEvent,
+    Cleared,
+    Ending,
+    Entry,
+    Kept,
+    Live,
+    Notice,
+    Summarised,
+    TextDelta,
+    ThoughtDelta,
+)
 from hermes.domain.session import Session
 from hermes.domain.tool import StandingGrants, Tool, ToolCall, no_standing
 from hermes.domain.turn import EarlierMessage, Turn
@@ -52,6 +63,32 @@ class Run(Struct, frozen=True, kw_only=True):
 
 class Agent(Protocol):
     def run(self, run: Run) -> AsyncIterator[AgentEvent]: ...
+
+
+class CompressionResult(Struct, frozen=True, kw_only=True):
+    """What makes a conversation shorter, and how many tokens its prompt takes before and after. Without a
+    record `why` says why there is none. `messages` is how many a summary tells of."""
+
+    before: int
+    after: int
+    record: Summarised | Cleared | None = None
+    messages: int = 0
+    why: str = ""
+
+
+class Compression(Protocol):
+    """Compresses sessions beside their turns."""
+
+    def is_due(
+        self,
+        session: Session,
+        transcript: Sequence[Entry],
+        new: Sequence[Entry],
+        memory: dict[str, object],
+    ) -> bool:
+        """Whether a session with these and some new records is nearly too long; `memory` is `Run.memory`."""
+
+    async def prepare(self, session: Session, transcript: Sequence[Entry]) -> CompressionResult: ...
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from hermes.domain.rows import (
     OutboxRow,
     OutState,
     OverheardMessage,
+    PendingCompression,
     SearchHit,
     SessionStanding,
 )
@@ -363,6 +364,22 @@ class JobRuns(Protocol):
         """Of one job or of all, the newest first."""
 
 
+class Compressions(Protocol):
+    """Sessions to compress in the background, each at most once at a time."""
+
+    def want(self, session: SessionId, at: datetime) -> None:
+        """Note that a session is to be compressed; if that is noted already, it stays as it is."""
+
+    def get(self, session: SessionId) -> PendingCompression | None: ...
+
+    def save(self, pending: PendingCompression) -> None: ...
+
+    def remove(self, session: SessionId) -> None: ...
+
+    def due(self, now: datetime, after: int, limit: int) -> list[PendingCompression]:
+        """Those of all agents whose time has come, in the order in which they were noted."""
+
+
 class Pairings(Protocol):
     """People, by the account they wrote to and their id there."""
 
@@ -455,6 +472,7 @@ class Tx(Struct, frozen=True, kw_only=True):
     pairing_codes: PairingCodes
     recovery: Recovery
     handoffs: Handoffs
+    compressions: Compressions
     directory: Directory
     usage: UsageCounts
     budgets: Budgets

@@ -14,6 +14,7 @@ from typing import Any
 from hermes.domain.address import LOCAL_DOOR, SINGLE, Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.budgets import Budget
+from hermes.domain.settings.compression import CompressionSettings
 from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, SettingDoc, setting
 from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
 from hermes.domain.settings.platforms import PlatformSettings
@@ -615,6 +616,7 @@ class Settings:
     sessions: SessionSettings = field(default_factory=SessionSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    compression: CompressionSettings = field(default_factory=CompressionSettings)
     plugins: PluginSettings = field(default_factory=PluginSettings)
     session_reset: ResetSettings = field(default_factory=ResetSettings)
     reset_by_type: dict[str, ResetSettings] = setting(

@@ -73,7 +73,7 @@ _GROUPS_LISTED = {
     "yuanbao": "allowed_chats",
     "qqbot": "group_allowed_chats",
 }
-_LATER_SECTIONS = """terminal compression skills delegation security tool_output
+_LATER_SECTIONS = """terminal skills delegation security tool_output
     tool_loop_guardrails checkpoints web browser tts stt voice code_execution clarify
     human_delay prompt_caching openrouter updates model_catalog network lsp
     curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
@@ -93,6 +93,7 @@ _LATER_IN = {
         tool_preview_length friendly_tool_labels inline_diffs bell_on_complete show_cost resume_display
         interface timestamps final_response_markdown runtime_footer platforms
         background_process_notifications ephemeral_system_ttl""",
+    "compression": "in_place abort_on_summary_failure hygiene_hard_message_limit",
     "cron": "provider",
     "memory": """memory_enabled user_profile_enabled memory_char_limit user_char_limit nudge_interval
         write_approval flush_min_turns""",

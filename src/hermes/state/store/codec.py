@@ -26,6 +26,8 @@ KINDS: dict[str, type[Any]] = {
     "asked": event.Asked,
     "answered": event.Answered,
     "summarised": event.Summarised,
+    "cleared": event.Cleared,
+    "restored": event.Restored,
     "undone": event.Undone,
     "finished": event.Finished,
     "failed": event.Failed,

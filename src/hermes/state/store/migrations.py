@@ -278,6 +278,15 @@ BUDGETS = (
         tokens REAL NOT NULL, dollars REAL NOT NULL, PRIMARY KEY (turn, budget)) WITHOUT ROWID""",
 )
 
+COMPRESSIONS = (
+    "DROP INDEX journal_marks",
+    "CREATE INDEX journal_marks ON journal (session, seq) WHERE kind IN ('summarised', 'undone', 'restored')",
+    """CREATE TABLE compressions (
+        n INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL UNIQUE, agent TEXT NOT NULL,
+        not_before REAL NOT NULL, tries INTEGER NOT NULL DEFAULT 0, base INTEGER NOT NULL DEFAULT 0,
+        kind TEXT, body TEXT)""",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -296,6 +305,7 @@ MIGRATIONS = (
     Migration(number=16, oldest=12, statements=USAGE),
     Migration(number=17, oldest=12, statements=PROMPT_TIERS),
     Migration(number=18, oldest=12, statements=BUDGETS),
+    Migration(number=19, oldest=19, statements=COMPRESSIONS),
 )
 NEWEST = MIGRATIONS[-1].number
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from hermes.domain.event import (
     Answered,
     Asked,
+    Cleared,
     Ending,
     Entry,
     Failed,
@@ -24,6 +25,7 @@ from hermes.domain.event import (
     QuestionKind,
     Record,
     Reset,
+    Restored,
     Retrying,
     Snapshot,
     Stopped,
@@ -243,7 +245,7 @@ class Steps(Generic[Out]):
                 return self._user_said()
             case Undone(since=since):
                 return self._undone(since)
-            case Summarised():
+            case Summarised() | Cleared() | Restored():
                 return self._nothing
 
     def _recall(self, record: Record) -> Out:

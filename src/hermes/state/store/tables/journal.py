@@ -68,7 +68,7 @@ class JournalTable(ScopedTable):
 
     def marks(self, session: SessionId) -> list[Entry]:
         sql = f"""SELECT seq, turn, at, kind, body FROM journal INDEXED BY journal_marks
-            WHERE session = ? AND kind IN ('summarised', 'undone') AND {_OURS} ORDER BY seq"""
+            WHERE session = ? AND kind IN ('summarised', 'undone', 'restored') AND {_OURS} ORDER BY seq"""
         return [_entry(row) for row in self._db.all(sql, session, self._agent)]
 
     def span(self, turn: TurnId) -> tuple[int, int]:

@@ -32,6 +32,7 @@ _HANDOFFS = BodyColumn(Handoff, "handoffs")
 _OPEN = "state IN ('pending', 'running')"
 _HANGING = (
     "guidance", "questions", "bindings", "requests", "told", "handoffs", "session_grants", "auxiliary_calls",
+    "compressions",
 )  # fmt: skip
 
 

@@ -1,0 +1,39 @@
+"""The compressor of an agent, with the models it asks: that of `auxiliary.compression`, else the very model
+of the session, as the session reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from hermes.agent.context.compress import Compressor, Summariser
+from hermes.agent.models.roles import ChosenModel
+from hermes.app.agents.models import AgentModels
+from hermes.domain.clock import Clock
+from hermes.domain.ids import AgentId
+from hermes.domain.model_facts import ModelRole
+from hermes.domain.settings.compression import CompressionSettings
+from hermes.domain.usage import Usage
+from hermes.domain.word import replace
+
+
+def make_compressor(
+    agent: AgentId, models: AgentModels, settings: Callable[[], CompressionSettings], clock: Clock
+) -> Compressor:
+    facts = partial(models.facts_of, agent)
+
+    async def choose(model: str) -> Summariser:
+        main = await models.of(agent, ModelRole.MAIN)
+        chosen = await models.of(agent, ModelRole.SUMMARY)
+        if chosen is main:
+            chosen = replace(main, model=model, facts=facts(model))
+        return summariser(chosen, clock)
+
+    return Compressor(model=models.name(agent), settings=settings, facts=facts, choose=choose)
+
+
+def summariser(chosen: ChosenModel, clock: Clock) -> Summariser:
+    async def ask(system: str, text: str) -> tuple[str, Usage]:
+        return await chosen.ask(text, system=system, sleep=clock.sleep)
+
+    return Summariser(ask=ask, window=chosen.facts.window)

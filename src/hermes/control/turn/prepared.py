@@ -1,0 +1,29 @@
+"""What was prepared in the background to shorten a session: it is added by the session's own actor, once, and
+only if what it tells of is still there as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hermes.domain.event import Cleared, Entry, Summarised, Undone
+from hermes.domain.ids import SessionId
+from hermes.domain.ports.store import Tx
+from hermes.domain.transcript import MARKS
+
+
+def take_prepared(
+    tx: Tx, session: SessionId, transcript: Sequence[Entry]
+) -> tuple[Summarised | Cleared, ...]:
+    """The record to add, if it still fits; either way it is not there any more after this."""
+    pending = tx.compressions.get(session)
+    if pending is None or pending.made is None:
+        return ()
+    tx.compressions.remove(session)
+    upto = pending.made.upto
+    later = [entry.record for entry in transcript if entry.seq > pending.base]
+    changed = any(isinstance(mark, MARKS) and not _spares(mark, upto) for mark in later)
+    return () if changed else (pending.made,)
+
+
+def _spares(mark: object, upto: int) -> bool:
+    return isinstance(mark, Undone) and mark.since > upto
