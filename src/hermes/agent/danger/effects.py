@@ -27,12 +27,11 @@ _METADATA = re.compile(
 )
 
 
-def _rules(table: str, *, bundled: str = "A-Za-z0-9") -> Iterator[Row]:
+def _rules(*rows: str, bundled: str = "A-Za-z0-9") -> Iterator[Row]:
     """The rows of a table, as `tables` tells how they are read."""
-    table = re.sub(r"<(\w+)>", rf"-[{bundled}]*[\1][{bundled}]*", table.strip())
-    table = re.sub(r"\{([a-z]+)\}", lambda part: tables.PARTS[part[1]], table)
-    rows = re.sub(r"\n +(\|?)", lambda gap: gap[1] or " ", table).splitlines()
-    for row in (row for row in rows if not row.startswith("#")):
+    for row in rows:
+        row = re.sub(r"<(\w+)>", rf"-[{bundled}]*[\1][{bundled}]*", row)
+        row = re.sub(r"\{([a-z]+)\}", lambda part: tables.PARTS[part[1]], row)
         programs, _, breach = row.partition(": ")
         rule, *conditions = re.split(" (starts|args|if|unless) ", breach)
         yield programs, partial(_find_rule, rule, list(zip(conditions[::2], conditions[1::2], strict=True)))
@@ -77,7 +76,6 @@ _WIDE = re.compile(
 _POWERSHELL = re.compile(
     r"(?!Get-|Test-|Select-|Where-|Format-(Table|List)|Measure-|Write-|Sort-)[A-Z][a-z]+-[A-Z]\w+"
 )
-_VERBS = frozenset(tables.VERBS.split())
 _CHANGES_BY_NAME = re.compile(
     r".+[-_](reset|change|set|setup)[-_]passwords?|.+[-_](uninstall|purge|wipe|destroy|nuke|passwd|keystore)"
 )
@@ -96,7 +94,7 @@ def find_effects(call: ShellCall) -> None:
     if _POWERSHELL.fullmatch(call.name):
         call.find("system.change")
     known = rows is not None or call.name in names.TAKES_CODE or call.judge.is_own(call.name)
-    if not known and (_VERBS & set(_operands(call)[:2]) or _CHANGES_BY_NAME.fullmatch(call.name)):
+    if not known and (tables.VERBS & set(_operands(call)[:2]) or _CHANGES_BY_NAME.fullmatch(call.name)):
         call.find("cluster")
 
 
@@ -398,8 +396,8 @@ _ROWS: tuple[Row, ...] = (
     ("psql mysql mariadb sqlite3 mongo mongosh redis-cli dropdb dropuser mysqladmin", code.sql),
     ("clickhouse-client cqlsh sqlcmd duckdb", code.sql),
     ("git", _git),
-    *_rules(tables.GIT, bundled="A-Za-z"),
-    *(row for table in tables.ALL for row in _rules(table)),
+    *_rules(*tables.GIT, bundled="A-Za-z"),
+    *_rules(*tables.ALL),
     ("chmod", _modes),
     ("tar bsdtar unzip cpio", _unpacks_to("-C", "--directory", "-d")),
     *_rules("tar bsdtar unzip cpio: write.system if -P|--absolute-names"),

@@ -255,7 +255,7 @@ def _wrapped(call: ShellCall) -> Commands:
         rest = _behind_options(args, names.WRAPPERS[name])
         before, tool = args[: len(args) - len(rest)], to_plain(rest[0]) if rest else ""
         named = {"--from", "--with", "-p", "--package"} & set(before)
-        if tool and (named or re.sub(r"(?<=.)@.*|\[.*", "", tool) not in _TOOLS):
+        if tool and (named or re.sub(r"(?<=.)@.*|\[.*", "", tool) not in tables.FETCHED_TOOLS):
             call.find("run.download")
     if name == "ld.so" and any(arg.startswith(("--preload", "--audit", "--library-path")) for arg in args):
         call.find("run.environment")
@@ -263,9 +263,6 @@ def _wrapped(call: ShellCall) -> Commands:
     if name in names.PRECEDED and rest and re.fullmatch(names.PRECEDED[name], to_plain(rest[0]), re.DOTALL):
         rest = _behind_options(rest[1:], names.WRAPPERS[name])
     yield rest
-
-
-_TOOLS = frozenset(tables.FETCHED_TOOLS.split())
 
 
 def _behind_options(args: Sequence[str], valued: str) -> list[str]:
