@@ -15,6 +15,13 @@ from hermes.domain.providers import PROVIDERS, ProviderAuth, ProviderSpec
 from hermes.domain.settings.budgets import Budget
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
+from hermes.domain.settings.manner import (
+    Personality,
+    PlatformDisplay,
+    PlatformHint,
+    ReasoningOverride,
+    RuntimeFooter,
+)
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.settings.providers import ProviderModel, ProviderSettings
 from hermes.domain.settings.settings import (
@@ -81,6 +88,16 @@ def settings_page() -> str:
         _table(WebsiteBlocklist, "security.website_blocklist."),
         f"\n## security.broker\n\n{_told(BrokeredSecret)}\n\n",
         _table(BrokeredSecret, "security.broker.<name>."),
+        f"\n## agent.reasoning_overrides\n\n{_told(ReasoningOverride)}\n\n",
+        _table(ReasoningOverride, "agent.reasoning_overrides.<name>."),
+        f"\n## display.runtime_footer\n\n{_told(RuntimeFooter)}\n\n",
+        _table(RuntimeFooter, "display.runtime_footer."),
+        f"\n## display.platforms\n\n{_told(PlatformDisplay)}\n\n",
+        _table(PlatformDisplay, "display.platforms.<name>."),
+        f"\n## personalities\n\n{_told(Personality)}\n\n",
+        _table(Personality, "personalities.<name>."),
+        f"\n## platform_hints\n\n{_told(PlatformHint)}\n\n",
+        _table(PlatformHint, "platform_hints.<name>."),
         f"\n## quick_commands\n\n{_told(QuickCommand)}\n\n",
         _table(QuickCommand, "quick_commands.<name>."),
         f"\n## models\n\n{_told(ModelFactSettings)}\n\n",

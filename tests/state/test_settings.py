@@ -8,6 +8,7 @@ import pytest
 
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import NONE_LISTED, Secret
+from hermes.domain.settings.manner import PlatformDisplay
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import HostedAgent, Route, RouteMatch, Settings
 from hermes.state.settings.loader import LoadedSettings, load_settings
@@ -308,9 +309,9 @@ _config_version: 33
 memory: {nudge_interval: 5}
 tts: {provider: none}
 terminal: {container_cpu: 2}  # is used
-agent: {reasoning_effort: high}
+agent: {verify_on_stop: auto}
 gateway: {multiplex_profiles: true, stt: {enabled: false}}
-display: {platforms: {telegram: {tool_progress: all}}}
+display: {skin: mono}
 cron: {provider: none}
 """
     loaded = load(tmp_path, config)
@@ -484,3 +485,26 @@ def test_variables_of_containers_as_a_list_or_by_name(tmp_path: Path) -> None:
         assert not loaded.problems
     (tmp_path / "config.yaml").write_text("terminal: {docker_env: {A: [1]}}\n")
     assert load_settings(tmp_path, {}).problems
+
+
+def test_manner_is_read_in_short_and_in_full(tmp_path: Path) -> None:
+    config = """
+human_delay: natural
+display:
+  runtime_footer: on
+  platforms: {telegram: {tool_progress: off, streaming: no}, nowhere: {}}
+personalities: {dry: Be dry., odd: {system_prompt: Be odd., tone: flat}}
+platform_hints: {slack: Be short., irc: {replace: No colours.}}
+agent: {reasoning_overrides: {deep: xhigh, wrong: loud}}
+"""
+    (tmp_path / "config.yaml").write_text(config)
+    loaded = load_settings(tmp_path, {})
+    settings = loaded.settings
+    assert settings.human_delay.mode == "natural" and settings.display.runtime_footer.enabled
+    assert settings.display.platforms == {"telegram": PlatformDisplay(tool_progress="off", streaming=False)}
+    assert settings.personalities["dry"].text == "Be dry."
+    assert settings.personalities["odd"].text == "Be odd.\nTone: flat"
+    assert settings.platform_hints["slack"].append == "Be short."
+    assert settings.platform_hints["irc"].replace == "No colours."
+    assert settings.agent.reasoning_overrides["deep"].effort == "xhigh"
+    assert [problem.line for problem in loaded.problems] == [5, 8]

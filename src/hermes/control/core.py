@@ -47,6 +47,8 @@ class Runtime(Struct, frozen=True, kw_only=True):
     prompt: Callable[[Session | None, Source | None], Awaitable[FrozenPrompt]] | None = None
     """Gives what a session keeps for the model from its first turn on. The session is None if these words
     begin it, the source None if nobody spoke."""
+    workspace: str = ""
+    """Where its commands start, unless a session says otherwise."""
     person_notes: PersonNotes = no_notes
     """Gives the entries of people's memory that a transcript names."""
     compression: Compression | None = None

@@ -7,6 +7,7 @@ import re
 from msgspec import Struct
 
 from hermes.domain.ids import SessionId
+from hermes.domain.manner import Manner
 from hermes.domain.turn import Turn
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -37,3 +38,5 @@ class CallerReply(Struct, frozen=True, kw_only=True):
     wakes: tuple[SessionId, ...] = ()
     handoff: str = ""
     over: bool = False
+    manner: Manner | None = None
+    """How the session is to behave now."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra")
-"""How much a model may think before it answers, from nothing on."""
 NO_PERSONALITY = "none"
 
 

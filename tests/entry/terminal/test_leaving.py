@@ -24,6 +24,9 @@ class Screen:
     def line(self, text: str, *, aside: bool = False) -> None:
         self.lines.append(text)
 
+    def adopt(self, manner: object) -> None:
+        return
+
     def refresh(self) -> None:
         return
 

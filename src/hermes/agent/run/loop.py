@@ -45,7 +45,7 @@ from hermes.domain.session import Session
 from hermes.domain.tool import Tool
 from hermes.domain.toolbox import Toolbox
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
-from hermes.domain.turn import Cause, TurnAction
+from hermes.domain.turn import Cause, EarlierMessage, TurnAction
 from hermes.domain.usage import Usage, priced
 from hermes.domain.word import replace
 
@@ -92,9 +92,21 @@ class LoopLimits(Struct, frozen=True, kw_only=True):
     patience: RetryBackoff = field(default_factory=RetryBackoff)
 
 
+class CallManner(Struct, frozen=True, kw_only=True):
+    """What a model is told and asked for at each call beside the transcript, and what is stored nowhere."""
+
+    system: str = ""
+    history: tuple[EarlierMessage, ...] = ()
+    effort: str = ""
+
+
+NO_CALL_MANNER = CallManner()
+
+
 class AgentLoop:
     """The agent port, driven by a provider and a toolbox. `system` may depend on the session; a prompt that
-    is stored with the session is used instead. If it is `smart`, a second model is asked before people."""
+    is stored with the session is used instead. If it is `smart`, a second model is asked before people.
+    `manner` says how a session's model is to behave."""
 
     def __init__(
         self,
@@ -110,7 +122,9 @@ class AgentLoop:
         smart: Callable[[], bool] = lambda: False,
         facts: Callable[[str], ModelFacts] = lambda model: ModelFacts(),
         compressor: Compressor | None = None,
+        manner: Callable[[Session, str], CallManner] = lambda session, model: NO_CALL_MANNER,
     ) -> None:
+        self._manner = manner
         self._provider = provider
         self._link_hosts = link_hosts
         self._limits = limits or LoopLimits()
@@ -165,7 +179,8 @@ class AgentLoop:
 
     def _compress(self, run: Run, bench: TurnTools) -> AsyncIterator[AgentEvent]:
         assert self._compressor is not None
-        request = self._request(run, tuple(bench.tools.values()))
+        tools = tuple(tool for name, tool in bench.tools.items() if name not in bench.hidden)
+        request = self._request(run, tools, _options(run))
         return ContextRoom(self._compressor, run, request).on_request()
 
     def _bench(self, run: Run) -> TurnTools:
@@ -234,7 +249,7 @@ class AgentLoop:
         wanted = options.must_call or (bench.tools.keys() - bench.hidden if bench.hidden else bench.tools)
         tools = () if closing else tuple(tool for name, tool in bench.tools.items() if name in wanted)
         deferred = () if closing else tuple(bench.tools[name] for name in sorted(bench.hidden))
-        request = replace(self._request(run, tools), options=options, deferred=deferred)
+        request = replace(self._request(run, tools, options), deferred=deferred)
         named = {note for entry in request.entries for note in notes_of(entry.record)}
         notes = await run.person_notes(named) if named else {}
         request = replace(request, note=closing or self._nudge(progress), notes=notes)
@@ -284,20 +299,25 @@ class AgentLoop:
         known = next((each for each in facts if each.price_in is not None), None)
         return usage if known is None else priced(usage, known)
 
-    def _request(self, run: Run, tools: Sequence[Tool]) -> ModelRequest:
+    def _request(self, run: Run, tools: Sequence[Tool], options: CallOptions) -> ModelRequest:
         """What the model is asked with. What the turn's client brought along is said in this turn only: its
         words behind the session's own prompt, its messages before the transcript."""
         guidance = run.turn.input.guidance
-        system = (self.system_prompt(run.session), guidance.instructions)
+        model = guidance.model or run.session.model or self._model
+        manner = self._manner(run.session, model)
+        system = (self.system_prompt(run.session), manner.system, guidance.instructions)
         entries = visible(run.transcript)
+        if manner.effort and not options.effort:
+            options = replace(options, effort=manner.effort)
         return ModelRequest(
-            model=guidance.model or run.session.model or self._model,
+            model=model,
             system="\n\n".join(words for words in system if words.strip()),
             entries=entries,
             tools=tools,
             shared=run.session.owner is None or _several_spoke(entries),
             memory=run.memory,
-            history=guidance.history,
+            history=(*manner.history, *guidance.history),
+            options=options,
         )
 
     def _closing_words(self, progress: TurnProgress) -> str:

@@ -18,6 +18,7 @@ from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall, SudoPassword
 from hermes.app.agents.backends import AgentBackends, BoundAgent, GatewayBackends, WorldScopes
 from hermes.app.agents.compression import make_compressor
+from hermes.app.agents.manner import AgentManner
 from hermes.app.agents.models import AgentModels
 from hermes.app.agents.prompt import SystemPrompt, make_memories
 from hermes.app.agents.redaction import redacting
@@ -224,7 +225,7 @@ class AgentFactory:
             toolbox=toolbox,
             place=backends.place,
             files=backends.project_files,
-            window=lambda: self.models.window(profile.agent),
+            window=partial(self.models.window, profile.agent),
             model=model,
             clock=self._overrides.clock,
             memories=make_memories(profile, self._loaded),
@@ -243,6 +244,7 @@ class AgentFactory:
             facts=partial(self.models.facts_of, profile.agent),
             ask_model=self.models.asker(profile.agent, self._overrides.clock),
             smart=lambda: self._around.live.now.approvals.mode == "smart",
+            manner=AgentManner(self._around.live, profile.home),
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
             link_hosts=lambda: settings.approvals.link_hosts,
             compressor=compressor,
@@ -256,6 +258,7 @@ class AgentFactory:
             facts=partial(self.models.facts_of, profile.agent),
             prompt=prompt.freeze,
             compression=compressor,
+            workspace=str(workspace),
             toolbox=toolbox,
             media=media,
             jobs=jobs,

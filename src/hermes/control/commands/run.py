@@ -275,9 +275,12 @@ class CallerCommand(Struct, frozen=True, kw_only=True):
             next_session(tx, caller.key, caller.source, request.now, session)
             began = (session_began(caller.source, session, caller.key),)
         reply = run_command(call_in(tx, replace(request, session=session)), prepared)
+        now_in = tx.bindings.get(caller.key) or session.id
+        there = tx.sessions.get(now_in)
         replied = CallerReply(
             text=reply.text,
-            session=tx.bindings.get(caller.key) or session.id,
+            session=now_in,
+            manner=None if there is None else there.manner,
             before=session.id,
             turn=reply.turn,
             wakes=reply.wakes,

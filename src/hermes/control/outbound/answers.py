@@ -27,9 +27,9 @@ from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
 from hermes.domain.word import replace
 from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.directives import is_silence, may_be_silence, read_directives, without_directives
+from hermes.stream.fold.display import display_for
 from hermes.stream.fold.draft_pace import is_streamed
 from hermes.stream.fold.questions import for_people
-from hermes.stream.fold.tool_lines import ProgressLevel
 from hermes.stream.fold.turn_fold import Fold
 from hermes.stream.text.split import MIN_LIMIT, split_bodies
 
@@ -107,9 +107,10 @@ class AnswerWriter(Struct, frozen=True, kw_only=True):
         fold = Fold()
         for entry in entries[places[-1] + 1 if places else 0 :]:
             fold.see(entry)
+        shown = display_for(self.live.now, turn.reply.to)
         rows, over_draft = (
             self.parts(turn.reply, Body(text=text), turn=turn.id, segment=len(places))
-            for text in (fold.text, fold.draft(ProgressLevel(self.live.now.display.tool_progress)))
+            for text in (fold.text, fold.draft(shown.progress, shown.preview, interim=shown.interim))
         )
         return ClosingRows(rows=rows, over_draft=over_draft)
 
@@ -118,8 +119,9 @@ class AnswerWriter(Struct, frozen=True, kw_only=True):
     ) -> tuple[OutboxRow, ...]:
         """An answer as rows: the text in pieces that fit, and then the files."""
         able = self.capabilities(reply.to)
+        streaming = display_for(self.live.now, reply.to).streaming
         # Words that were shown as a draft stay where they are.
-        bodies = cut_body(answer, able, captioned=not is_streamed(self.live.now.streaming, able))
+        bodies = cut_body(answer, able, captioned=not is_streamed(streaming, able))
         now, first = self.clock.now(), segment * PARTS_PER_SEGMENT
         return outbox_rows(bodies, key=turn, to=reply.to, now=now, reply_to=reply.ref, turn=turn, first=first)
 

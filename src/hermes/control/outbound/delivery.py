@@ -20,12 +20,13 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.event import Asked, Entry, Failed, Finished
 from hermes.domain.hooks import GATE_SEND
+from hermes.domain.manner import Manner
 from hermes.domain.message import Receipt
 from hermes.domain.ports.platform import Platform, Reactions, Typing
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.turn import Turn
+from hermes.stream.fold.display import display_for
 from hermes.stream.fold.draft_pace import draft_pace
-from hermes.stream.fold.tool_lines import ProgressLevel
 
 log = logging.getLogger("hermes.signs")
 WORKS, DONE, FAILED = "👀", "✅", "❌"
@@ -54,21 +55,22 @@ class Delivery:
         self._accounts.up[account] = platform
         self._lanes.search()
 
-    def begin(self, turn: Turn, feed: Feed) -> None:
-        """A turn starts to run, or goes on: show that it works, and what it says where drafts are wanted."""
+    def begin(self, turn: Turn, feed: Feed, manner: Manner | None = None) -> None:
+        """A turn starts to run, or goes on: show that it works, and what it says where drafts are wanted, in
+        the manner of its session."""
         if turn.reply is None:
             return
         self._activity.begin(turn, feed)
         if GATE_SEND in self._core.hooks.followed:  # nothing is shown before the hook has seen it
             return
-        to, settings = turn.reply.to, self._core.live.now
+        to = turn.reply.to
+        display = display_for(self._core.live.now, to, manner)
         platform = self._accounts.up.get(to.credential)
         kind = SourceKind.GROUP if turn.source is None else turn.source.kind
-        pace = None if platform is None else draft_pace(settings.streaming, platform.capabilities, kind)
+        pace = None if platform is None else draft_pace(display.streaming, platform.capabilities, kind)
         if pace is None:
             return
-        progress = ProgressLevel(settings.display.tool_progress)
-        draft = Draft(turn=turn, feed=feed, pace=pace, progress=progress, core=self._core)
+        draft = Draft(turn=turn, feed=feed, pace=pace, display=display, core=self._core)
         self._lanes.ring(to)
         lane = self._lanes.active.get(to)
         if isinstance(lane, Lane):

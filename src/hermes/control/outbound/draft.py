@@ -30,8 +30,8 @@ from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.domain.word import check_word, replace
+from hermes.stream.fold.display import ChatDisplay
 from hermes.stream.fold.draft_pace import DraftPace, draft_text
-from hermes.stream.fold.tool_lines import ProgressLevel
 from hermes.stream.fold.turn_fold import Fold
 from hermes.stream.text.split import MessagePart, split
 
@@ -49,12 +49,12 @@ class _Part(Struct, kw_only=True):
 
 class Draft:
     def __init__(
-        self, *, turn: Turn, feed: Feed, pace: DraftPace, progress: ProgressLevel, core: GatewayCore
+        self, *, turn: Turn, feed: Feed, pace: DraftPace, display: ChatDisplay, core: GatewayCore
     ) -> None:
         assert turn.reply is not None, "a turn without a chat has no draft"
         self._turn = turn
         self._reply = turn.reply
-        self._progress = progress
+        self._display = display
         self._feed = feed
         self._pace = pace
         self._store = core.store
@@ -118,7 +118,7 @@ class Draft:
             return None
         if self._segment <= self._settled:
             return None
-        text = self._fold.draft(self._progress)
+        text = self._text()
         # What one chat has learned about the platform's patience counts for all.
         self._pace.interval = max(self._pace.interval, platform.capabilities.edit_interval or 0.0)
         wait = self._pace.wait(self._clock.monotonic(), text)
@@ -136,7 +136,11 @@ class Draft:
             self._broken = True
         else:
             self._pace.shown(self._clock.monotonic(), text)
-        return self._pace.wait(self._clock.monotonic(), self._fold.draft(self._progress))
+        return self._pace.wait(self._clock.monotonic(), self._text())
+
+    def _text(self) -> str:
+        shown = self._display
+        return self._fold.draft(shown.progress, shown.preview, interim=shown.interim)
 
     async def _load(self) -> None:
         """After a restart: what an earlier life has shown of this turn is edited, not posted again."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 
@@ -62,6 +63,8 @@ class Lane:
         """The row that was attempted last, as it is to be stored: only this lane knows how that went."""
         self._taking = False
         """The next row is being taken; whether it is marked as attempted cannot be told yet."""
+        self._pause: tuple[str, datetime] | None = None
+        """The row that waits behind another of the same answer, and until when."""
         self._marked: str | None = None
         """The row that was marked last, if it never had been attempted before."""
 
@@ -151,8 +154,9 @@ class Lane:
         row = tx.outbox.head(self._to)
         if row is None:
             return _Step()
-        if row.next_at is not None and row.next_at > now:
-            return _Step(seconds=(row.next_at - now).total_seconds())
+        wait = max((at - now).total_seconds() for at in (row.next_at or now, self._paused_until(row, now)))
+        if wait > 0:
+            return _Step(seconds=wait)
         doubtful = row.state is not OutState.DUE
         # Set before the commit: whoever leaves cannot tell whether that came about.
         self._marked = None if doubtful else row.key
@@ -174,6 +178,14 @@ class Lane:
             replaced=replaced,
         )
         return _Step(attempt=sender)
+
+    def _paused_until(self, row: OutboxRow, now: datetime) -> datetime:
+        """A message of the same answer may wait a little behind the one before, as people do."""
+        last, bounds = self._unsaved, self._core.live.now.human_delay.bounds
+        if bounds is not None and last is not None and last.turn is not None and last.turn == row.turn:
+            self._pause = (row.key, now + timedelta(seconds=random.uniform(*bounds)))
+        key, until = self._pause or ("", now)
+        return until if key == row.key and not self._leaving else now
 
     def _leave(self, tx: Tx) -> Address | None:
         """One unit for a lane that leaves in the middle: how the last row ended. The next one may be marked

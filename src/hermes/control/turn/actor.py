@@ -42,6 +42,7 @@ from hermes.domain.session import FrozenPrompt, Session
 from hermes.domain.transcript import number_records, turn_entries, view_turn
 from hermes.domain.turn import Turn, TurnState
 from hermes.domain.word import replace
+from hermes.stream.fold.display import display_for, dress_answer, footer_line
 
 log = logging.getLogger("hermes.session")
 T = TypeVar("T")
@@ -219,6 +220,7 @@ class SessionActor:
             conclude=partial(self._actors.conclude, rung),
             prompt=self._prompt,
             capabilities=self._actors.answers.capabilities,
+            hints=self._core.live.now.platform_hints,
             suspects_too=self._suspect,
             born=self._warm.born,
             gated=GATE_TURN in self._core.hooks.followed,
@@ -303,7 +305,7 @@ class SessionActor:
     async def _drive(self, turn: Turn, session: Session, feed: Feed) -> None:
         if turn.attempt > 1:
             feed.show(Reset())
-        self._actors.delivery.begin(turn, feed)
+        self._actors.delivery.begin(turn, feed, session.manner)
         scope = RunScope()
         limit = self._runtime.profile.settings.agent.gateway_timeout
         silence = IdleTimer(limit, lambda: self._cancel_pull("silent"))
@@ -449,7 +451,15 @@ class SessionActor:
             return None
         take = self._runtime.take_file
         files = None if take is None else partial(take, self._id)
-        return await collect_files(closing_words(entries, turn.id), files)
+        body = await collect_files(closing_words(entries, turn.id), files)
+        settings = self._core.live.now
+        manner = None if self._session is None else self._session.manner
+        shown = display_for(settings, turn.reply.to, manner)
+        if not (shown.footer or shown.thoughts):
+            return body
+        fields, world = settings.display.runtime_footer.fields, self._runtime
+        footer = footer_line(fields, entries, world.facts, world.workspace) if shown.footer else ""
+        return replace(body, text=dress_answer(body.text, entries, shown, footer))
 
     async def _absorb(self, turn: Turn, feed: Feed) -> None:
         self._steered = False

@@ -45,6 +45,7 @@ from hermes.domain.ids import CallId, SessionId, TurnId, new_question_id
 from hermes.domain.message import Attachment
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import SHARED_KINDS, FrozenPrompt, Session, SessionKey, begin_session
+from hermes.domain.settings.manner import PlatformHint
 from hermes.domain.tool import ToolCall
 from hermes.domain.transcript import (
     TurnView,
@@ -105,6 +106,7 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
     conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
     prompt: FrozenPrompt | None = None
     capabilities: Callable[[Address], Capabilities] = lambda to: NO_ABILITIES
+    hints: Mapping[str, PlatformHint] = field(default_factory=dict)
     whole: bool = True
     """Whether nothing is missing at the start of the transcript; else it begins behind a summary."""
     suspects_too: bool = False
@@ -164,7 +166,8 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         if reason is not None and not ended_by(records):
             records = [*records, Stopped(reason=reason)]
         if self.prompt is not None:
-            session = self.prompt.given_to(session, place_prompt(self.capabilities, session, turn))
+            place = place_prompt(self.capabilities, session, turn, self.hints)
+            session = self.prompt.given_to(session, place)
         session = replace(session, updated_at=self.now)
         tx.sessions.save(session)
         return self._start(tx, session, turn, records, behind)

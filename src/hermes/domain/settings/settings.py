@@ -17,6 +17,16 @@ from hermes.domain.settings.budgets import Budget
 from hermes.domain.settings.compression import CompressionSettings
 from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, SettingDoc, setting
 from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
+from hermes.domain.settings.manner import (
+    EFFORTS,
+    PROGRESS,
+    HumanDelay,
+    Personality,
+    PlatformDisplay,
+    PlatformHint,
+    ReasoningOverride,
+    RuntimeFooter,
+)
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.providers import (
     NO_ENDPOINT_OPTIONS,
@@ -27,7 +37,6 @@ from hermes.domain.settings.providers import (
 from hermes.domain.settings.tool_loading import ToolLoading
 from hermes.domain.turn import BusyMode
 
-EFFORTS = ("", "none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra")
 AUTO = "auto"
 """The setting of a backend that leaves the choice to what works on this machine."""
 NO_NETWORK_WORD, OPEN_NETWORK_WORD = "none", "open"
@@ -131,6 +140,19 @@ class AgentSettings:
     )
     disabled_toolsets: Names = setting((), "Toolsets that no agent has; `*` = every one.", instead=EVERY_ONE)
     system_prompt: str = setting("", "Text added to the system prompt.")
+    ephemeral_system_prompt: str = setting(
+        "",
+        "Told to the model behind the system prompt with each request, and stored nowhere.",
+        env="HERMES_EPHEMERAL_SYSTEM_PROMPT",
+    )
+    reasoning_effort: str = setting(
+        "",
+        "How hard models think; empty = as they like. `/reasoning` decides for one session.",
+        choices=EFFORTS,
+    )
+    reasoning_overrides: dict[str, ReasoningOverride] = setting(
+        {}, "The same for single models: `{model: level}`."
+    )
     context_files: bool = setting(
         True, "Tell the model what files of the project say: HERMES.md, AGENTS.md, CLAUDE.md, .cursorrules."
     )
@@ -321,9 +343,28 @@ class DisplaySettings:
         "all",
         "What is shown of tools at work: nothing, each change of tool, each call, or each call with its "
         "arguments. A terminal shows each call, or nothing.",
-        choices=("off", "new", "all", "verbose"),
+        choices=PROGRESS,
     )
-    show_reasoning: bool = setting(False, "Show in the terminal what the model thinks before it answers.")
+    tool_preview_length: int = setting(
+        0,
+        "Characters of a call's arguments that a chat shows; 0 = 48, or 200 if `verbose`.",
+        least=0,
+        most=1000,
+    )
+    interim_assistant_messages: bool = setting(
+        True, "Show in chats, while the agent works, what it says between its calls."
+    )
+    show_reasoning: bool = setting(False, "Show what the model thinks before it answers.")
+    reasoning_full: bool = setting(False, "Show all of it in chats, not only the last 15 lines.")
+    streaming: bool | None = setting(
+        None, "Show answers while they are written; empty = as `streaming.enabled` says."
+    )
+    personality: str = setting("", "How agents speak unless a session chose otherwise with `/personality`.")
+    runtime_footer: RuntimeFooter = field(
+        default_factory=RuntimeFooter,
+        metadata={"about": SettingDoc(doc="A line under each answer in a chat.")},
+    )
+    platforms: dict[str, PlatformDisplay] = setting({}, "What differs on a platform or account, by its name.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -644,6 +685,15 @@ class Settings:
         (),
         "Beginnings of commands that nobody is asked about, like `npm run *`. They cover one plain command, "
         "without pipes, redirections or variables; never what is denied, always asked for or of Hermes.",
+    )
+    human_delay: HumanDelay = field(default_factory=HumanDelay)
+    personalities: dict[str, Personality] = setting({}, "Further personalities, by name; also other texts.")
+    platform_hints: dict[str, PlatformHint] = setting({}, "What the model is told about platforms, by name.")
+    prefill_messages_file: str = setting(
+        "",
+        "A JSON file, a list of `{role, content}`, that is told to the model before each conversation and "
+        "stored nowhere; relative = from the home.",
+        env="HERMES_PREFILL_MESSAGES_FILE",
     )
     context_file_max_chars: int | None = setting(
         None,

@@ -200,6 +200,7 @@ class TerminalConversation:
         if text:
             # A conversation that went elsewhere says how to bring it back.
             self._view.line(self._plan.spell(text) if reply.over else text)
+        self._view.adopt(reply.manner)
         before, self._session = self._session, reply.session
         if reply.turn is not None:
             self.follow(reply.turn)

@@ -11,6 +11,7 @@ import time
 
 from hermes.domain.command_line import read_command
 from hermes.domain.event import Asked, FeedItem
+from hermes.domain.manner import NO_MANNER, Manner
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.entry.terminal import talk
@@ -76,6 +77,8 @@ class PlainView:
         self._hidden: HiddenWord | None = None
         self._interrupted_at = float("-inf")
         self._talking: asyncio.Task[int] | None = None
+        resumed = visit.session
+        self._manner = (resumed and resumed.manner) or NO_MANNER
         self._console = self._new_console()
 
     # --- what signals and the gateway do ---
@@ -188,11 +191,15 @@ class PlainView:
         self._screen.stream(self._console.see(item))
         await self._screen.drained()
 
+    def adopt(self, manner: Manner | None) -> None:
+        """Show from the next turn on what the session is asked to show."""
+        self._manner = manner or NO_MANNER
+
     def _new_console(self) -> Console:
-        look = self._screen.look
-        return Console(
-            self._screen.width, colour=look.colour, show_tools=look.tools, show_thoughts=look.thoughts
-        )
+        look, own = self._screen.look, self._manner
+        tools = own.progress != "off" if own.progress else look.tools
+        thoughts = look.thoughts if own.thoughts is None else own.thoughts
+        return Console(self._screen.width, colour=look.colour, show_tools=tools, show_thoughts=thoughts)
 
     async def make_room(self) -> None:
         """Wait until all is shown, and put aside what is being written: it is no answer to what comes now."""

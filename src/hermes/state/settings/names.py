@@ -75,23 +75,21 @@ _GROUPS_LISTED = {
 }
 _LATER_SECTIONS = """terminal skills delegation security tool_output
     tool_loop_guardrails checkpoints web browser tts stt voice code_execution clarify
-    human_delay prompt_caching openrouter updates model_catalog network lsp
+    prompt_caching openrouter updates model_catalog network lsp
     curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
-    privacy credential_pool_strategies personalities
-    platform_hints hooks mcp_servers"""
+    privacy credential_pool_strategies hooks mcp_servers"""
 _LATER_ROOT = """_config_version fallback_providers file_read_max_chars
-    mcp_discovery_timeout prefill_messages_file hooks_auto_accept
+    mcp_discovery_timeout hooks_auto_accept
     max_concurrent_sessions reset_triggers session_store_max_age_days
     filter_silence_narration always_log_local"""
 _LATER_IN = {
-    "agent": """reasoning_effort reasoning_overrides service_tier tool_use_enforcement
+    "agent": """service_tier tool_use_enforcement
         task_completion_guidance parallel_tool_call_guidance environment_probe coding_context
         verify_on_stop max_verify_nudges gateway_timeout_warning
         gateway_notify_interval gateway_auto_continue_freshness""",
     "approvals": "mcp_reload_confirm",
-    "display": """compact personality skin language streaming reasoning_full
-        tool_preview_length friendly_tool_labels inline_diffs bell_on_complete show_cost resume_display
-        interface timestamps final_response_markdown runtime_footer platforms
+    "display": """compact skin language friendly_tool_labels inline_diffs bell_on_complete show_cost
+        resume_display interface timestamps final_response_markdown
         background_process_notifications ephemeral_system_ttl""",
     "compression": "in_place abort_on_summary_failure hygiene_hard_message_limit",
     "cron": "provider",

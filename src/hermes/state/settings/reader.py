@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.domain.address import SourceKind, account_problem
@@ -17,6 +18,14 @@ from hermes.domain.settings import settings as declared
 from hermes.domain.settings.budgets import Budget
 from hermes.domain.settings.declaring import NONE_LISTED, Secret
 from hermes.domain.settings.egress import BrokeredSecret
+from hermes.domain.settings.manner import (
+    HumanDelay,
+    Personality,
+    PlatformDisplay,
+    PlatformHint,
+    ReasoningOverride,
+    RuntimeFooter,
+)
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.settings.providers import ProviderModel, ProviderSettings
 from hermes.domain.text import one_line
@@ -56,6 +65,14 @@ _LIMITS = frozenset(
     if knob.about.instead is not None
 ) | {"platform_toolsets"}
 _OLDER_KINDS = {"dm": "private", "forum": "thread"}
+_SHORT: dict[type, str] = {
+    Personality: "system_prompt",
+    PlatformHint: "append",
+    ReasoningOverride: "effort",
+    HumanDelay: "mode",
+    RuntimeFooter: "enabled",
+}
+"""Sections that may be written as the value of one field."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _SECRET_HEADERS = frozenset({"Authorization", "authorization", "Cookie", "cookie"})
 _CAPITAL = re.compile("(?<=[a-z0-9])[A-Z]")
@@ -164,6 +181,10 @@ class SettingsReader:
             declared.PluginOptions: self.plugin_options,
             BrokeredSecret: self.brokered,
             Budget: self.budget,
+            Personality: partial(self.plain_entry, Personality),
+            PlatformHint: partial(self.of_platform, PlatformHint),
+            PlatformDisplay: partial(self.of_platform, PlatformDisplay),
+            ReasoningOverride: partial(self.plain_entry, ReasoningOverride),
         }
 
     def settings(self, root: YamlMapping) -> declared.Settings:
@@ -198,7 +219,10 @@ class SettingsReader:
         return self.table(spec.kind, node, path) if spec.holder else self.section(spec.kind, node, path)
 
     def section(self, kind: type[S], node: YamlNode, path: str) -> S:
-        """A settings class from the mapping that stands for it."""
+        """A settings class from the mapping that stands for it, or from the value of its main field."""
+        short = _SHORT.get(kind)
+        if short is not None and isinstance(node, YamlScalar) and not node.empty:
+            node = YamlMapping(pairs={short: (node.line, node)}, line=node.line)
         return kind(**self.fields(kind, node, path))
 
     def fields(self, kind: type, node: YamlNode, path: str) -> dict[str, Any]:
@@ -338,6 +362,16 @@ class SettingsReader:
         self.lines[path] = line
         inner = YamlMapping(pairs={"toolsets": (line, node)}, line=line)
         return name, self.section(declared.PlatformToolsets, inner, path)
+
+    def plain_entry(self, kind: type[Any], name: str, line: int, node: YamlNode, path: str) -> Entry:
+        """A section without rules of its own."""
+        return name, self.section(kind, node, path)
+
+    def of_platform(self, kind: type[Any], name: str, line: int, node: YamlNode, path: str) -> Entry:
+        if name.partition("@")[0] not in {*self.platforms, *declared.DOORS}:
+            self.no_such_platform(line, name)
+            return None
+        return name, self.section(kind, node, path)
 
     def brokered(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
         """Without a value or hosts there is nothing to put in, or nowhere; a mistake voids it all."""

@@ -98,23 +98,25 @@ def tool_state(finished: ToolFinished) -> ToolState:
     return ToolState.FAILED if finished.failed else ToolState.DONE
 
 
-def chat_line(tool: ToolLine, progress: ProgressLevel) -> str:
-    """How one call looks in a chat, as markdown. This is the one place that decides it."""
+def chat_line(tool: ToolLine, progress: ProgressLevel, length: int = 0) -> str:
+    """How one call looks in a chat, as markdown, with so much of its arguments (0: as is usual). This is the
+    one place that decides it."""
     name, arguments = tool.call.name, tool.call.arguments
-    shown = one_line(arguments, 200) if progress is ProgressLevel.VERBOSE else preview(arguments)
+    whole = progress is ProgressLevel.VERBOSE
+    shown = one_line(arguments, length or 200) if whole else preview(arguments, length or 48)
     words = f"{name} {shown}".rstrip().replace("`", "'")
     state = "" if tool.state is ToolState.RUNNING else f" {tool.state.value}"
     return f"{emoji(name)} `{words}` …{state}"
 
 
-def chat_lines(tools: Iterable[ToolLine], progress: ProgressLevel) -> str:
+def chat_lines(tools: Iterable[ToolLine], progress: ProgressLevel, length: int = 0) -> str:
     """Neighbouring calls as one paragraph; of a long row only the latest are shown."""
     row = [tool for tool in tools if not is_internal(tool.call.name)]
     if progress is ProgressLevel.OFF:
         return ""
     if progress is ProgressLevel.NEW:
         row = [next(same) for _, same in groupby(row, key=lambda tool: tool.call.name)]
-    lines = [chat_line(tool, progress) for tool in row[-_MOST_LINES:]]
+    lines = [chat_line(tool, progress, length) for tool in row[-_MOST_LINES:]]
     if len(row) > _MOST_LINES:
         lines.insert(0, f"… {len(row) - _MOST_LINES} earlier")
     return "\n".join(lines)

@@ -33,13 +33,20 @@ class Fold(Steps[None]):
         """The visible text of the turn: finished calls and the open one, paragraph by paragraph."""
         return self.draft(ProgressLevel.OFF)
 
-    def draft(self, progress: ProgressLevel = ProgressLevel.ALL) -> str:
-        """The turn as a chat shows it while it runs, as markdown."""
-        shown = []
-        for is_tool, blocks in groupby(self._paragraphs(), key=lambda block: isinstance(block, ToolLine)):
+    def draft(
+        self, progress: ProgressLevel = ProgressLevel.ALL, length: int = 0, *, interim: bool = True
+    ) -> str:
+        """The turn as a chat shows it while it runs, as markdown: with so much of a call's arguments, and
+        with what was said before further calls, if `interim`."""
+        shown: list[str] = []
+        paragraphs = list(self._paragraphs())
+        last = paragraphs[-1] if paragraphs else None
+        for is_tool, group in groupby(paragraphs, key=lambda block: isinstance(block, ToolLine)):
+            blocks = list(group)
             if is_tool:
-                shown.append(chat_lines((tool for tool in blocks if isinstance(tool, ToolLine)), progress))
-            else:
+                tools = (tool for tool in blocks if isinstance(tool, ToolLine))
+                shown.append(chat_lines(tools, progress, length))
+            elif interim or blocks[-1] is last:
                 shown.extend(block.text for block in blocks if isinstance(block, TextEntry))
         return "\n\n".join(part for part in shown if part)
 
