@@ -26,6 +26,7 @@ from hermes.domain.gateway_event import SettingsAdopted
 from hermes.domain.settings.live import SettingsReport
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
+from hermes.state.home.credentials import AUTH_FILE
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, LoadedSettings
 from hermes.state.settings.values import MEANWHILE
 
@@ -99,6 +100,8 @@ class SettingsGenerations:
         changed = differences(self._loaded.settings, loaded.settings)
         if loaded.secrets.values() != self._loaded.secrets.values():
             changed.append(SECRETS_FILE)
+        if _names(loaded) != _names(self._loaded):
+            changed.append(AUTH_FILE)
         return tuple(changed)
 
     def _adopted(self, loaded: LoadedSettings, changed: tuple[str, ...]) -> SettingsReport:
@@ -132,6 +135,12 @@ class SettingsGenerations:
             else:
                 stamps.append((facts.st_mtime_ns, facts.st_ino, facts.st_size))
         return stamps
+
+
+def _names(loaded: LoadedSettings) -> set[tuple[str, str, str]]:
+    """Which credentials are stored. Their tokens may change: whoever uses them looks at the file."""
+    stored = loaded.credentials.items()
+    return {(agent, each.provider, each.id) for agent, credentials in stored for each in credentials}
 
 
 def check_half_open(loaded: LoadedSettings) -> None:

@@ -15,6 +15,7 @@ from hermes import plugins
 from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
 from hermes.domain.errors import SettingsError, UserError
+from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import list_some, one_line
 from hermes.entry.desk import apply_settings
@@ -240,7 +241,8 @@ def _model_problems(command: CliCommand, loaded: LoadedSettings) -> list[str]:
     from hermes.plugins import providers
 
     settings, before = loaded.settings.model, last_model(read_state(command.home))
-    plain = choose(settings, plugins=providers(), looked=False)
+    stored = {each.provider for each in loaded.credentials.get(MAIN_AGENT, ())}
+    plain = choose(settings, plugins=providers(), stored=stored, looked=False)
     choice = stand_in(plain, settings, before)
     if plain is choice or choice.way is not ModelAccess.NONE:
         return []

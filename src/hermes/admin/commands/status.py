@@ -22,6 +22,7 @@ from hermes.agent.models.servers import NO_PROBE
 from hermes.app.agents.model_places import ModelPlaces
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
+from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.world import LOCAL
 from hermes.domain.providers import find_provider
 from hermes.domain.text import list_some
@@ -241,7 +242,8 @@ def _model(loaded: LoadedSettings, reported: Mapping[str, Any], home: Path) -> d
     """The model that a gateway would use if it were started now."""
     models = Models(providers(), probe=not loaded.variables.get(NO_PROBE))
     settings = loaded.settings.model
-    choice = stand_in(asyncio.run(models.choose(settings)), settings, last_model(reported))
+    stored = {each.provider for each in loaded.credentials.get(MAIN_AGENT, ())}
+    choice = stand_in(asyncio.run(models.choose(settings, stored)), settings, last_model(reported))
     hint = f" ({choice.hint})" if choice.hint else ""
     return {
         "model": choice.model,

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from datetime import datetime, timedelta
+from typing import cast
 
 from msgspec import Struct
 
+from hermes.agent.models.pool import Pieces
 from hermes.agent.models.remedies import Remedy, calls_for
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, ModelFault, as_model_fault
@@ -68,9 +71,10 @@ class FallbackProvider:
                 request.memory[_MEMORY] = _TurnModel(turn=turn, place=place, announced=True)
             began = False
             try:
-                async for piece in self._pieces(request, place):
-                    began = True
-                    yield piece
+                async with aclosing(self._pieces(request, place)) as pieces:
+                    async for piece in pieces:
+                        began = True
+                        yield piece
                 return
             except HermesError as error:
                 fault = as_model_fault(error)
@@ -83,16 +87,17 @@ class FallbackProvider:
                     fault.elsewhere = True
                     raise fault from error
 
-    async def _pieces(self, request: ModelRequest, place: int) -> AsyncIterator[ModelPiece]:
-        if not place:
-            async for piece in self._own.call(request):
-                yield piece
-            return
+    def _pieces(self, request: ModelRequest, place: int) -> Pieces:
+        return self._others(request, place) if place else cast(Pieces, self._own.call(request))
+
+    async def _others(self, request: ModelRequest, place: int) -> Pieces:
         model = self._chain[place - 1]
-        async for piece in model.provider.call(replace(request, model=model.model)):
-            if isinstance(piece, ModelEnd):
-                piece = replace(piece, via=f"{model.name}{piece.via}")
-            yield piece
+        pieces = cast(Pieces, model.provider.call(replace(request, model=model.model)))
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if isinstance(piece, ModelEnd):
+                    piece = replace(piece, via=f"{model.name}{piece.via}")
+                yield piece
 
     def _following(self, request: ModelRequest, place: int, fault: ModelFault) -> int | None:
         """Who goes on after this fault; None if it is for somebody else to deal with, or nobody is left."""

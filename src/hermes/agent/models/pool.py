@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from datetime import datetime, timedelta
+from typing import cast
 
 from msgspec import Struct
 
@@ -25,6 +27,7 @@ log = logging.getLogger("hermes.models")
 BAD_KEY_SECONDS = 300.0
 LIMITED_SECONDS = 3600.0
 RENEW_EARLY = timedelta(seconds=120)
+Pieces = AsyncGenerator[ModelPiece, None]
 
 
 class CredentialAccess(Struct, frozen=True, kw_only=True):
@@ -70,11 +73,13 @@ class PooledProvider:
             try:
                 credential = await self._fresh(credential)
                 self._uses[credential.id] = self._uses.get(credential.id, 0) + 1
-                async for piece in (await self._provider(credential)).call(request):
-                    began = True
-                    if several and isinstance(piece, ModelEnd):
-                        piece = replace(piece, via=f"#{credential.label}")
-                    yield piece
+                pieces = cast(Pieces, (await self._provider(credential)).call(request))
+                async with aclosing(pieces):
+                    async for piece in pieces:
+                        began = True
+                        if several and isinstance(piece, ModelEnd):
+                            piece = replace(piece, via=f"#{credential.label}")
+                        yield piece
                 return
             except HermesError as error:
                 fault = as_model_fault(error)

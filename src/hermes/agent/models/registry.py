@@ -110,15 +110,17 @@ class Models:
         self.offered: dict[AgentId, tuple[str, ...]] = {}
         """What the services say they have, as of the last time they were asked."""
 
-    async def choose(self, settings: ModelSettings) -> ModelChoice:
-        looked = self._probe and not choosing.is_settled(settings, self._plugins, self._stored())
+    async def choose(self, settings: ModelSettings, stored: Collection[str] | None = None) -> ModelChoice:
+        """`stored` are an agent's own providers with a stored credential."""
+        stored = self._stored() if stored is None else stored
+        looked = self._probe and not choosing.is_settled(settings, self._plugins, stored)
         if looked and self._servers is None:
             self._servers = await servers.find_servers()
         choice = choosing.choose(
             settings,
             servers=self._servers or (),
             plugins=self._plugins,
-            stored=self._stored(),
+            stored=stored,
             looked=looked,
         )
         if not choosing.is_unnamed(choice):
@@ -136,14 +138,8 @@ class Models:
         choice = self.choose_named(settings)
         return choice if choice.wrong else None
 
-    async def routes(self, wanted: Mapping[str, ModelSettings]) -> dict[str, ModelRoute]:
-        found: dict[str, ModelRoute] = {}
-        for alias, settings in wanted.items():
-            choice = await self.choose(settings)
-            found[alias] = ModelRoute(provider=self.provider(choice, settings), model=choice.model)
-        return found
-
-    def provider(self, choice: ModelChoice, settings: ModelSettings) -> Provider:
+    def provider(self, choice: ModelChoice, settings: ModelSettings, *, shared: bool = True) -> Provider:
+        """What is not `shared` is somebody's own, who closes it."""
         match choice.way:
             case ModelAccess.DEMO:
                 return self._provider(DEMO, settings)
@@ -159,22 +155,24 @@ class Models:
                     api_mode=choice.format,
                     options=choice.options,
                 )
-                return self._provider(OPENAI_COMPATIBLE, reached)
+                return self._provider(OPENAI_COMPATIBLE, reached, shared=shared)
 
-    def _provider(self, name: str, settings: ModelSettings) -> Provider:
+    def _provider(self, name: str, settings: ModelSettings, *, shared: bool = True) -> Provider:
         """Agents that reach a service in the same way share its provider, and with it the connections."""
         if name not in self._plugins:
             # The model is named in each request, and what is known of it is none of a provider's business.
             settings = replace(settings, default="", provider=name, context_length=None)
         key = (name, settings)
-        if key not in self._made:
-            make = self._makers[name]
-            foreign = name in self._plugins
-            made = ForeignProvider(name, make, settings, self._redact) if foreign else make(settings)
-            if self._tell is not None and settings.base_url:
-                made = WatchedProvider(made, settings.base_url, self._tell)
+        if shared and key in self._made:
+            return self._made[key]
+        make = self._makers[name]
+        foreign = name in self._plugins
+        made = ForeignProvider(name, make, settings, self._redact) if foreign else make(settings)
+        if self._tell is not None and settings.base_url:
+            made = WatchedProvider(made, settings.base_url, self._tell)
+        if shared:
             self._made[key] = made
-        return self._made[key]
+        return made
 
     async def refresh(
         self,

@@ -14,7 +14,7 @@ from msgspec import Struct
 from hermes.agent.models.catalogue import ModelCatalogue
 from hermes.agent.models.choose import ModelAccess, ModelChoice, is_local, shown_url, wire_format
 from hermes.agent.models.facts import model_facts, stated_limit
-from hermes.agent.models.registry import ModelRoute, Models
+from hermes.agent.models.registry import Models
 from hermes.agent.models.servers import ModelListing
 from hermes.domain.clock import Clock
 from hermes.domain.errors import FaultKind, ModelFault
@@ -92,10 +92,6 @@ class ModelPlaces:
         spec = find_provider(own.provider) or PROVIDERS["custom"]
         wire = settings.api_mode or wire_format(spec, own.base_url, bare)
         return replace(own, model=bare, format=wire, options=_with_limit(own, settings)), settings
-
-    def route(self, name: str, base: ModelSettings, own: ModelChoice | None) -> ModelRoute:
-        choice, settings = self.find(name, base, own)
-        return ModelRoute(provider=self.models.provider(choice, settings), model=choice.model or name)
 
     def facts(self, choice: ModelChoice | None, settings: ModelSettings) -> ModelFacts:
         """What is known of the model of a choice, or of what the settings name before anything is chosen."""

@@ -13,14 +13,18 @@ from typing import cast
 
 from hermes import plugins
 from hermes.agent.models.choose import LOCAL_SERVERS, ModelAccess, ModelChoice, stand_in
+from hermes.agent.models.fallback import FallbackModel, FallbackProvider
 from hermes.agent.models.images import ImageAttachingProvider
+from hermes.agent.models.pool import PooledProvider
 from hermes.agent.models.registry import DemoOnlyProvider, ModelRoute, Models, RoutedProvider
 from hermes.agent.models.roles import ChosenModel
 from hermes.agent.models.servers import NO_PROBE
 from hermes.agent.run.dispatch import RoleModel
+from hermes.app.agents.credentials import AgentCredentials
 from hermes.app.agents.model_places import ModelPlaces
 from hermes.app.agents.redaction import RedactingProvider
 from hermes.domain.clock import Clock
+from hermes.domain.credential import Credential
 from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.message import Attachment
@@ -29,12 +33,13 @@ from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import Media
 from hermes.domain.providers import split_model
+from hermes.domain.settings.fallback import PoolSettings
 from hermes.domain.settings.settings import ModelSettings, Profile
 from hermes.domain.text import one_line
 from hermes.domain.usage import Usage
 from hermes.domain.word import replace
 from hermes.state.settings.loader import LoadedSettings
-from hermes.state.settings.model_access import auxiliary_model, model_of, model_routes
+from hermes.state.settings.model_access import auxiliary_model, fallback_models, model_of, model_routes
 
 log = logging.getLogger("hermes.app")
 _REAL_MODEL = "model.real."
@@ -84,6 +89,10 @@ class AgentModels:
         home: Path | None = None,
     ) -> None:
         self._loaded = loaded
+        self._clock = clock
+        self._credentials = AgentCredentials(home, loaded, clock)
+        self._pools: dict[object, PooledProvider] = {}
+        self._chains: dict[AgentId, list[tuple[ModelChoice, ModelSettings]]] = {}
         self._given = given
         self._inject = inject
         self.places = ModelPlaces(loaded, clock, home)
@@ -173,13 +182,13 @@ class AgentModels:
         settings = None if self._given is not None else auxiliary_model(role, agent, self._loaded)
         if settings is None:
             return main
-        choice = await self._models.choose(settings)
+        choice = await self._choose(agent, settings)
         if choice.way is ModelAccess.NONE:
             log.warning("model.role agent=%s role=%s the main model does it: %s", agent, role, choice.why)
             return main
         facts = self.places.facts(choice, settings)
-        provider = self._models.provider(choice, settings)
-        provider = self._quiet(ImageAttachingProvider(provider, self._media[agent], lambda model: facts))
+        provider = self._reach(agent, choice, settings)
+        provider = self._quiet(ImageAttachingProvider(provider, self._media[agent], partial(_known, facts)))
         log.info("model.chosen agent=%s role=%s %s", agent, role, choice.line)
         given = self._loaded.settings.auxiliary[role]
         return ChosenModel(
@@ -211,8 +220,14 @@ class AgentModels:
             return
         makers = await asyncio.to_thread(plugins.providers, self._loaded.settings.plugins)
         probe, redact = not self._loaded.variables.get(NO_PROBE), self._loaded.secrets.redact
-        self.places.models = Models(makers, probe=probe, redact=redact, tell=self.places.tell_call)
-        self._routes = await self._models.routes(routes)
+        stored = partial(self._credentials.providers, MAIN_AGENT)
+        self.places.models = Models(
+            makers, probe=probe, redact=redact, stored=stored, tell=self.places.tell_call
+        )
+        for alias, settings in routes.items():
+            choice = await self._models.choose(settings)
+            provider = self._reach(MAIN_AGENT, choice, settings)
+            self._routes[alias] = ModelRoute(provider=provider, model=choice.model)
 
     def check(self, agents: Iterable[AgentId]) -> dict[AgentId, SettingsError]:
         """What is wrong with the models that the settings give to agents: nobody would answer for them."""
@@ -228,7 +243,8 @@ class AgentModels:
 
     async def refresh(self) -> str:
         """Ask the agents' servers anew what they offer."""
-        return await self._models.refresh(dict(self._choices), self.places.tell_listing)
+        choices = {agent: self._keyed(agent, choice) for agent, choice in self._choices.items()}
+        return await self._models.refresh(choices, self.places.tell_listing)
 
     async def choose(self, agent: AgentId, store: Store) -> None:
         """Choose an agent's model, unless that was done before."""
@@ -236,19 +252,68 @@ class AgentModels:
             return
         await self.places.open(store)
         wanted = model_of(agent, self._loaded)
-        chosen = await self._models.choose(wanted)
+        chosen = await self._choose(agent, wanted)
         self._choices |= await keep_real_models(store, {agent: chosen}, {agent: wanted})
         log.info("model.chosen agent=%s %s", agent, self._choices[agent].line)
+        self._chains[agent] = []
+        for settings in fallback_models(agent, self._loaded):
+            choice = await self._choose(agent, settings)
+            usable = choice.way in (ModelAccess.HTTP, ModelAccess.PLUGIN)
+            if not usable or _is_same(choice, chosen):
+                why = "the agent's own" if usable else choice.why
+                log.warning("model.fallback_skipped agent=%s model=%s why=%s", agent, settings.default, why)
+                continue
+            self._chains[agent].append((choice, settings))
+
+    async def _choose(self, agent: AgentId, settings: ModelSettings) -> ModelChoice:
+        return await self._models.choose(settings, self._credentials.providers(agent))
+
+    def _keyed(self, agent: AgentId, choice: ModelChoice) -> ModelChoice:
+        """With the key that a list of models is asked for with."""
+        return choice if choice.key else replace(choice, key=self._credentials.key(agent, choice.provider))
+
+    # --- how it is reached
+
+    def _reach(self, agent: AgentId, choice: ModelChoice, settings: ModelSettings) -> Provider:
+        """The provider of a choice: with one key, or a pool if credentials are stored."""
+        name = choice.provider
+        if choice.way is not ModelAccess.HTTP or name not in self._credentials.providers(agent):
+            return self._models.provider(choice, settings)
+        place = (agent, replace(choice, model="", why="", hint=""), replace(settings, default=""))
+        if place in self._pools:
+            return self._pools[place]
+
+        def make(credential: Credential) -> Provider:
+            base_url = credential.base_url or choice.base_url
+            own = replace(choice, key=credential.key, base_url=base_url)
+            return self._models.provider(own, settings, shared=False)
+
+        chosen = self._loaded.settings.credential_pool_strategies.get(name, PoolSettings())
+        alone = not self._chains.get(agent)
+        access = self._credentials.access(agent, name, choice.key)
+        pool = PooledProvider(name, access, make, clock=self._clock, strategy=chosen.strategy, alone=alone)
+        self._pools[place] = pool
+        return pool
+
+    def _chained(self, agent: AgentId, own: Provider, media: Media) -> Provider:
+        chain = []
+        for choice, settings in self._chains.get(agent, ()):
+            facts = self.places.facts(choice, settings)
+            provider = self._reach(agent, choice, settings)
+            provider = ImageAttachingProvider(provider, media, partial(_known, facts))
+            chain.append(FallbackModel(provider=provider, model=choice.model, name=choice.provider))
+        return FallbackProvider(own, chain, self._clock) if chain else own
 
     def provider(self, profile: Profile, media: Media) -> Provider:
         provider = self._given
         if provider is None:
             choice = self._choices[profile.agent]
-            provider = self._models.provider(choice, profile.settings.model)
+            provider = self._reach(profile.agent, choice, profile.settings.model)
             provider = DemoOnlyProvider(provider, choice) if choice.way is ModelAccess.DEMO else provider
         agent = profile.agent
         provider = RoutedProvider(provider, self._routes, self.name(agent), partial(self._route, agent))
-        provider = self._quiet(ImageAttachingProvider(provider, media, partial(self.facts_of, agent)))
+        provider = ImageAttachingProvider(provider, media, partial(self.facts_of, agent))
+        provider = self._quiet(self._chained(agent, provider, media))
         model = self.name(agent)
         main = ChosenModel(provider=provider, model=model, facts=self.facts_of(agent, model))
         self._media[agent] = media
@@ -263,13 +328,24 @@ class AgentModels:
         elsewhere = bool(split_model(model)[0])
         if self._given is not None or not (elsewhere or (own and own.way is ModelAccess.HTTP)):
             return None
-        return self.places.route(model, replace(model_of(agent, self._loaded), default=self.name(agent)), own)
+        base = replace(model_of(agent, self._loaded), default=self.name(agent))
+        choice, settings = self.places.find(model, base, own)
+        return ModelRoute(provider=self._reach(agent, choice, settings), model=choice.model or model)
 
     def _quiet(self, provider: Provider) -> Provider:
         return RedactingProvider(provider, self._loaded.secrets)
 
     async def close(self) -> None:
-        await self._models.close()
+        await self._credentials.close()
+        await asyncio.gather(self._models.close(), *(pool.close() for pool in self._pools.values()))
+
+
+def _known(facts: ModelFacts, model: str) -> ModelFacts:
+    return facts
+
+
+def _is_same(choice: ModelChoice, other: ModelChoice) -> bool:
+    return (choice.provider, choice.base_url, choice.model) == (other.provider, other.base_url, other.model)
 
 
 # --- the real model that each agent had ---

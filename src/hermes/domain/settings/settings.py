@@ -17,6 +17,7 @@ from hermes.domain.settings.budgets import Budget
 from hermes.domain.settings.compression import CompressionSettings
 from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, SettingDoc, setting
 from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
+from hermes.domain.settings.fallback import FallbackEntry, PoolSettings
 from hermes.domain.settings.manner import (
     EFFORTS,
     PROGRESS,
@@ -716,6 +717,14 @@ class Settings:
     )
     budgets: dict[str, Budget] = setting(
         {}, "How much may be spent, by names of your own: `{family: {person: '*', per: day, dollars: 2}}`."
+    )
+    fallback_providers: tuple[FallbackEntry, ...] = setting(
+        (), "Models that answer when the agent's own cannot, in this order."
+    )
+    credential_pool_strategies: dict[str, PoolSettings] = setting(
+        {},
+        "How one of several credentials is chosen, by provider: `{openrouter: round_robin}`. There are "
+        "`fill_first`, `round_robin`, `random` and `least_used`.",
     )
     agents: dict[str, HostedAgent] = setting({}, "The agents this gateway hosts beside `main`, by id.")
     routes: tuple[Route, ...] = setting(

@@ -35,6 +35,7 @@ def arrange(root: YamlMapping, platforms: frozenset[str], findings: SettingsFind
             if name in pairs:
                 _move(pairs, name, section, findings)
     _move_custom_providers(pairs, findings)
+    _append_fallback_model(pairs)
     line, model = pairs.get("model", (1, None))
     if isinstance(model, YamlScalar) and not model.empty:
         pairs["model"] = (line, YamlMapping(pairs={"default": (line, model)}, line=line))
@@ -66,6 +67,18 @@ def _move_custom_providers(pairs: dict[str, Pair], findings: SettingsFindings) -
         else:
             findings.problem(item.line, "A custom provider has no name.", "Begin it with “- name: …”.")
     pairs["providers"] = _merged(pairs.get("providers"), (line, YamlMapping(pairs=named, line=line)))
+
+
+def _append_fallback_model(pairs: dict[str, Pair]) -> None:
+    """`fallback_model: {…}`, the older form: one more entry of `fallback_providers`."""
+    line, older = pairs.get("fallback_model", (1, None))
+    if not isinstance(older, YamlMapping | YamlList):
+        return
+    del pairs["fallback_model"]
+    more = older.items if isinstance(older, YamlList) else [older]
+    _, listed = pairs.get("fallback_providers", (line, None))
+    before = listed.items if isinstance(listed, YamlList) else [] if listed is None else [listed]
+    pairs["fallback_providers"] = (line, YamlList(items=[*before, *more], line=line))
 
 
 def _assignments(variables: YamlMapping) -> YamlNode:

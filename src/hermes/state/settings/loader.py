@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 
 from hermes.domain.address import read_platform, spell_platform
+from hermes.domain.credential import Credential, secrets_of
 from hermes.domain.errors import SettingsError, UserError
-from hermes.domain.ids import AgentId
+from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.state.home.agent_homes import check_homes
+from hermes.state.home.credentials import CredentialFile
 from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.homes import DATABASE_FILE, agent_home
 from hermes.state.home.textfile import TextFile, read_text
@@ -66,6 +68,8 @@ class LoadedSettings:
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     has_file: bool = False
     """Whether there is a `config.yaml`."""
+    credentials: Mapping[AgentId, tuple[Credential, ...]] = field(default_factory=dict, repr=False)
+    """What is stored in the `auth.json` of each agent that has one."""
     file: str = CONFIG_FILE
     lines: Mapping[str, int] = field(default_factory=dict, repr=False)
 
@@ -135,7 +139,9 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
     secret_values = reader.secrets | {name: variables[name].value for name in key_like}
     hidden += map(password_in, (variables[name].value for name in key_like))
     hidden += _agents_secrets(home, settings)
+    credentials = _credentials(home, settings)
     hidden = [value for value in hidden if not is_ordinary(value)]
+    hidden += (value for stored in credentials.values() for value in secrets_of(stored))
     hidden += map(password_in, (*reader.secrets.values(), settings.security.egress_proxy))
     plain = {name for name in key_like if _is_plain(variables[name].value, name, variables)}
     plain |= {name for name, value in reader.secrets.items() if is_no_key(value)}
@@ -158,6 +164,7 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
         exposed=tuple(exposed) if exposed and home.stat().st_mode & 0o011 else (),
         variables={name: held.value for name, held in variables.items() if name not in key_like},
         has_file=file.mode is not None,
+        credentials=credentials,
         file=findings.file,
         lines=reader.lines,
     )
@@ -228,6 +235,14 @@ def _agents_secrets(home: Path, settings: Settings) -> Iterator[str]:
         file = agent_home(home, AgentId(agent), settings) / SECRETS_FILE
         for entry in parse_dotenv(read_text(file, findings), findings):
             yield entry.value if names.is_key_like(entry.name) else password_in(entry.value)
+
+
+def _credentials(home: Path, settings: Settings) -> dict[AgentId, tuple[Credential, ...]]:
+    stored: dict[AgentId, tuple[Credential, ...]] = {}
+    for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
+        if credentials := CredentialFile(agent_home(home, agent, settings)).read().credentials:
+            stored[agent] = credentials
+    return stored
 
 
 def _check_home(home: Path) -> None:

@@ -136,6 +136,18 @@ def auxiliary_model(role: str, agent: AgentId, loaded: LoadedSettings) -> ModelS
     return replace(made, options=_plus_body(made.options, wanted.extra_body))
 
 
+def fallback_models(agent: AgentId, loaded: LoadedSettings) -> list[ModelSettings]:
+    """The models that answer when the agent's own cannot, in their order."""
+    main, made = model_of(agent, loaded), []
+    for entry in loaded.settings.fallback_providers:
+        key = entry.api_key or Secret(loaded.variable(entry.key_env) if entry.key_env else "")
+        wanted = AuxiliaryModel(
+            model=entry.model, provider=entry.provider, base_url=entry.base_url, api_key=key
+        )
+        made.append(_beside(main, wanted, loaded))
+    return made
+
+
 def fact_settings(provider: str, settings: Settings) -> Mapping[str, ModelFactSettings]:
     """What the settings know of models: of all, and before that of those at one provider."""
     facts = dict(settings.models)

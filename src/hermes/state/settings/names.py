@@ -77,8 +77,8 @@ _LATER_SECTIONS = """terminal skills delegation security tool_output
     tool_loop_guardrails checkpoints web browser tts stt voice code_execution clarify
     prompt_caching openrouter updates model_catalog network lsp
     curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
-    privacy credential_pool_strategies hooks mcp_servers"""
-_LATER_ROOT = """_config_version fallback_providers file_read_max_chars
+    privacy hooks mcp_servers"""
+_LATER_ROOT = """_config_version file_read_max_chars
     mcp_discovery_timeout hooks_auto_accept
     max_concurrent_sessions reset_triggers session_store_max_age_days
     filter_silence_narration always_log_local"""

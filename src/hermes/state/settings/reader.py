@@ -18,6 +18,7 @@ from hermes.domain.settings import settings as declared
 from hermes.domain.settings.budgets import Budget
 from hermes.domain.settings.declaring import NONE_LISTED, Secret
 from hermes.domain.settings.egress import BrokeredSecret
+from hermes.domain.settings.fallback import FallbackEntry, PoolSettings
 from hermes.domain.settings.manner import (
     HumanDelay,
     Personality,
@@ -54,7 +55,8 @@ S = TypeVar("S", bound="DataclassInstance")
 API_SERVER = "api_server"
 _HTTP_KEYS = own_keys(API_SERVER, ())
 _TABLES = """agents auxiliary budgets models providers platforms quick_commands reset_by_type
-    reset_by_platform routes platform_toolsets"""
+    reset_by_platform routes platform_toolsets fallback_providers
+    credential_pool_strategies"""
 TABLES = tuple(_TABLES.split())
 """Settings that hold any number of sections, in the order of reading: others name agents."""
 _VOIDED = frozenset(("models", "quick_commands", "auxiliary", "providers"))
@@ -181,6 +183,7 @@ class SettingsReader:
             declared.PluginOptions: self.plugin_options,
             BrokeredSecret: self.brokered,
             Budget: self.budget,
+            PoolSettings: self.pool,
             Personality: partial(self.plain_entry, Personality),
             PlatformHint: partial(self.of_platform, PlatformHint),
             PlatformDisplay: partial(self.of_platform, PlatformDisplay),
@@ -215,7 +218,7 @@ class SettingsReader:
         if not is_dataclass(spec.kind):
             return self.value(spec, node, path)
         if spec.holder is tuple:
-            return self.routes(node, path)
+            return self.fallbacks(node, path) if spec.kind is FallbackEntry else self.routes(node, path)
         return self.table(spec.kind, node, path) if spec.holder else self.section(spec.kind, node, path)
 
     def section(self, kind: type[S], node: YamlNode, path: str) -> S:
@@ -436,6 +439,34 @@ class SettingsReader:
                 self.is_agent(f"{path}.agents", self.lines[f"{path}.agents"], agent)
         wrong = self.findings.count > before
         return name, replace(made, scopes=NONE_LISTED, agents=NONE_LISTED) if wrong else made
+
+    # --- models that answer instead of others
+
+    def fallbacks(self, node: YamlNode, path: str) -> tuple[FallbackEntry, ...]:
+        if not isinstance(node, YamlList) and not (isinstance(node, YamlScalar) and node.empty):
+            self.findings.problem(
+                node.line, f"{path} must be a list.", "Begin each model with “- provider:”."
+            )
+        items = node.items if isinstance(node, YamlList) else ()
+        entries = (self.fallback(item, f"{path}[{number}]") for number, item in enumerate(items))
+        return tuple(filter(None, entries))
+
+    def fallback(self, node: YamlNode, path: str) -> FallbackEntry | None:
+        before = self.findings.count
+        entry = self.section(FallbackEntry, node, path)
+        if self.findings.count > before:
+            return None
+        if entry.model and (entry.provider or entry.base_url):
+            return entry
+        remedy = "Write {provider: …, model: …}."
+        self.findings.problem(node.line, f"{path} has no model, or no provider and no base_url.", remedy)
+        return None
+
+    def pool(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
+        """`openrouter: round_robin`."""
+        spec = find_provider(name)
+        inner = YamlMapping(pairs={"strategy": (line, node)}, line=line)
+        return spec.id if spec else name, self.section(PoolSettings, inner, path)
 
     # --- routes
 
