@@ -15,6 +15,7 @@ from hermes.domain.providers import PROVIDERS, ProviderAuth, ProviderSpec
 from hermes.domain.settings.budgets import Budget
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
+from hermes.domain.settings.fallback import FallbackEntry, PoolSettings
 from hermes.domain.settings.manner import (
     Personality,
     PlatformDisplay,
@@ -106,6 +107,10 @@ def settings_page() -> str:
         _table(ProviderSettings, "providers.<name>."),
         "\n",
         _table(ProviderModel, "providers.<name>.models.<name>."),
+        f"\n## fallback_providers\n\n{_told(FallbackEntry)}\n\n",
+        _table(FallbackEntry, "fallback_providers[]."),
+        f"\n## credential_pool_strategies\n\n{_told(PoolSettings)} In short: `openrouter: round_robin`.\n\n",
+        _table(PoolSettings, "credential_pool_strategies.<name>."),
         f"\n## budgets\n\n{_told(Budget)}\n\n",
         _table(Budget, "budgets.<name>."),
         f"\n## auxiliary\n\n{_told(AuxiliaryModel)}\n\n",
