@@ -38,7 +38,7 @@ from hermes.state.settings.reader import SettingsReader
 from hermes.state.settings.secrets import Secrets, looks_like_placeholder, password_in
 from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
 from hermes.state.settings.values import SettingSpec, WrongValue, convert, fallback, knobs, sections
-from hermes.state.settings.yaml_tree import read_yaml
+from hermes.state.settings.yaml_tree import YamlMapping, read_yaml
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -115,19 +115,7 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
     reader = SettingsReader(
         findings, known, lambda name: variables[name].value if name in variables else None
     )
-    if (home / "config.yml").exists():
-        findings.note(None, "config.yml is not read.", f"Rename it to {CONFIG_FILE}.")
-    file = read_text(home / CONFIG_FILE, findings)
-    root = read_yaml(file, findings)
-    # Nobody knows what stood in the lines that could not be read, so nothing starts without them.
-    findings.stops += findings.problems
-    is_empty = file.mode is not None and not root.pairs and not findings.problems
-    if is_empty and not file.text.strip() and (home / DATABASE_FILE).exists():
-        # Comments or `{}` are somebody's choice; no word at all is what a lost file looks like.
-        message = f"{CONFIG_FILE} is empty, though this home was used before: its limits may be lost."
-        findings.stop(None, message, "Restore it, or remove the file to start with the defaults.")
-    elif is_empty:
-        findings.note(None, f"{CONFIG_FILE} is empty.", "Every setting has its default.")
+    file, root = _read_config(home, findings)
     root = arrange(root, known, findings)
     stop_at_limits(root, findings)
     settings = reader.settings(root)
@@ -168,6 +156,23 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
         file=findings.file,
         lines=reader.lines,
     )
+
+
+def _read_config(home: Path, findings: SettingsFindings) -> tuple[TextFile, YamlMapping]:
+    if (home / "config.yml").exists():
+        findings.note(None, "config.yml is not read.", f"Rename it to {CONFIG_FILE}.")
+    file = read_text(home / CONFIG_FILE, findings)
+    root = read_yaml(file, findings)
+    # Nobody knows what stood in the lines that could not be read, so nothing starts without them.
+    findings.stops += findings.problems
+    is_empty = file.mode is not None and not root.pairs and not findings.problems
+    if is_empty and not file.text.strip() and (home / DATABASE_FILE).exists():
+        # Comments or `{}` are somebody's choice; no word at all is what a lost file looks like.
+        message = f"{CONFIG_FILE} is empty, though this home was used before: its limits may be lost."
+        findings.stop(None, message, "Restore it, or remove the file to start with the defaults.")
+    elif is_empty:
+        findings.note(None, f"{CONFIG_FILE} is empty.", "Every setting has its default.")
+    return file, root
 
 
 def _check_mode(findings: SettingsFindings, mode: int | None) -> None:
