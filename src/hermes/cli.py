@@ -157,11 +157,13 @@ def _answer(words: list[str]) -> int:
 
 
 def _run(words: list[str]) -> int:
+    from hermes.domain.text import PLAINLY
+
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character gets a `?`, not an error.
+        # A terminal that cannot show a character gets what stands for it, or a `?`, not an error.
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(errors="replace")
+            reconfigure(errors=PLAINLY)
     from hermes.domain.errors import SettingsError, UserError
 
     try:

@@ -243,3 +243,23 @@ def test_a_session_whose_folder_is_gone_says_so(home: Path, tmp_path: Path) -> N
     folder.rmdir()
     said = hermes(home, "--continue", "-q", "list files")
     assert f"The folder {folder} is gone. Name a full path" in said.out, said
+
+
+def test_a_terminal_of_another_character_set_gets_what_it_can_show(home: Path) -> None:
+    """Not bytes of UTF-8, which it shows as other letters, and not a `?` for our own signs."""
+    done = nursery.run(
+        command(home, "-q", "grüß “dich” 日本"),
+        env=surroundings(home, PYTHONIOENCODING="latin-1"),
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.stdout.decode("latin-1") == 'You said: grüß "dich" ?? \n', done
+    wrong = nursery.run(
+        command(home, "-q", "x", "--resume", "nichts"),
+        env=surroundings(home, PYTHONIOENCODING="latin-1"),
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert '"nichts"' in wrong.stderr.decode("latin-1"), wrong

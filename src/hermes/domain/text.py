@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import unicodedata
@@ -49,6 +50,24 @@ def storable_all(value: Any) -> Any:
 def showable(text: str) -> str:
     """The text without control and direction characters, safe to print on an operator's terminal."""
     return _DISGUISES.sub("", _LONE_SURROGATES.sub("\ufffd", text))
+
+
+PLAINLY = "hermes.plainly"
+"""How to encode for a terminal whose character set lacks our signs: by what stands for them, else a `?`."""
+_PLAIN_SIGNS = str.maketrans(
+    {"“": '"', "”": '"', "‘": "'", "’": "'", "…": "...", "❯": ">", "→": "->", "–": "-", "—": "-", "·": "*",
+     "│": "|", "✓": "ok", "✗": "x", "⚠": "!", "\ufe0f": ""}
+)  # fmt: skip
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    signs = error.object[error.start : error.end].translate(_PLAIN_SIGNS)
+    return signs.encode("ascii", "replace").decode(), error.end
+
+
+codecs.register_error(PLAINLY, _plainly)
 
 
 def one_line(text: str, limit: int = 80) -> str:

@@ -195,6 +195,7 @@ class TerminalTalk(Struct, frozen=True, kw_only=True):
             rich=rich,
             colour=console.colour,
             terminal=terminal,
+            encoding=sys.stdout.encoding or "utf-8",
             tools=verbose or self.display.get("tool_progress") != "off",
             thoughts=verbose or self.display.get("show_reasoning") is True,
         )

@@ -8,6 +8,7 @@ import codecs
 import contextlib
 import os
 import re
+import sys
 import termios
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -79,10 +80,10 @@ _PLAIN = re.compile(r"[^\x00-\x1f\x7f]+")
 
 
 class KeyReader:
-    """Reads what comes in pieces of any size; bytes that are no UTF-8 become a replacement character."""
+    """Reads what comes in pieces of any size; bytes that its character set lacks become a sign for it."""
 
     def __init__(self) -> None:
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decode = codecs.getincrementaldecoder(_encoding())("replace")
         self._ahead = ""
         self._pasted: list[str] | None = None
 
@@ -253,4 +254,9 @@ async def read_line(descriptor: int) -> str | None:
                 data += piece
         finally:
             loop.remove_reader(own)
-    return data.decode("utf-8", "replace")
+    return data.decode(_encoding(), "replace")
+
+
+def _encoding() -> str:
+    """The character set of the terminal."""
+    return getattr(sys.stdin, "encoding", None) or "utf-8"

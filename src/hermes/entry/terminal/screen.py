@@ -13,7 +13,7 @@ import textwrap
 
 from msgspec import Struct
 
-from hermes.domain.text import showable, width
+from hermes.domain.text import PLAINLY, showable, width
 from hermes.entry.terminal.keyboard import own_terminal
 
 _PIECE = 4_096
@@ -34,6 +34,7 @@ class ScreenStyle(Struct, frozen=True, kw_only=True):
     terminal: bool = False
     tools: bool = True
     thoughts: bool = False
+    encoding: str = "utf-8"
 
 
 class Screen:
@@ -160,7 +161,7 @@ class Screen:
         if not text:
             return
         self._at_start = text[-1] == "\n"
-        self._waiting += text.encode("utf-8", "replace")
+        self._waiting += text.encode(self.look.encoding, PLAINLY)
         self._changed.set()
         self._written.clear()
 
