@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 from hermes.agent.context.transcript_messages import CONTINUE, ModelMessage, Role, messages, with_ending
 from hermes.agent.models.assembly import ReplyAssembly
+from hermes.agent.models.endpoint import ModelEndpoint
+from hermes.agent.models.formats.anthropic_messages import request as anthropic
 from hermes.agent.models.formats.chat_completions.reply import ChatReader
 from hermes.agent.models.formats.chat_completions.request import encode_messages, encode_request
+from hermes.agent.models.formats.responses import request as responses
 from hermes.agent.run.progress import is_empty
 from hermes.domain.event import (
     Answered,
@@ -42,6 +45,8 @@ from hermes.domain.word import replace
 from hermes.stream.fold.answer import answer_text
 from tests.agent.driving import AT
 from tests.effort import effort
+
+ENDPOINT = ModelEndpoint(base_url="")
 
 TEXTS = st.sampled_from(
     [
@@ -192,8 +197,9 @@ def test_the_kept_encoding_is_the_fresh_one(
     for end in range(1, len(entries) + 1):
         if asked[end - 1]:
             request = request_of(entries[:end], shared=shared, history=histories[end - 1], images=IMAGES)
-            kept = encode_request(replace(request, memory=memory, spoken="so far"), {"stream": True})
-            assert kept == encode_request(replace(request, spoken="so far"), {"stream": True})
+            for encode in (encode_request, anthropic.encode_request, responses.encode_request):
+                kept = encode(replace(request, memory=memory, spoken="so far"), ENDPOINT)
+                assert kept == encode(replace(request, spoken="so far"), ENDPOINT)
             assert encode_messages(replace(request, memory=memory)) == encode_messages(request)
 
 

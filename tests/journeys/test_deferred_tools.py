@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from hermes.agent.models.endpoint import ModelEndpoint
 from hermes.agent.models.formats.chat_completions.request import encode_request
 from hermes.domain.deferral import BUDGET, TOOL_CALL, TOOL_SEARCH
 from hermes.domain.event import ModelSaid, ToolFinished, ToolStarted
@@ -17,6 +18,8 @@ from hermes.testing.harness import Journey
 from hermes.testing.model import Say, call, say
 from hermes.testing.tools import world_tools
 from tests.journeys.test_toolbox import LabSource
+
+ENDPOINT = ModelEndpoint(base_url="")
 
 
 def instrument(name: str, what: str, **facts: object) -> Tool:
@@ -74,7 +77,7 @@ async def test_a_deferred_tool_is_found_and_called_as_itself(tmp_path: Path) -> 
         assert [one.name for one in calls] == [TOOL_SEARCH, "weigh_sample"]
         started = [entry.record for entry in entries if isinstance(entry.record, ToolStarted)]
         assert [(one.name, one.effect) for one in started][1] == ("weigh_sample", Effect.READ)
-        wire = json.loads(encode_request(chat.model.requests[-1], {}))
+        wire = json.loads(encode_request(chat.model.requests[-1], ENDPOINT))
         made = [one["function"] for message in wire["messages"] for one in message.get("tool_calls", ())]
         assert made[1]["name"] == TOOL_CALL
         assert json.loads(made[1]["arguments"]) == {"name": "weigh_sample", "arguments": {"sample": "gold"}}
@@ -141,6 +144,6 @@ async def test_two_hundred_tools_of_plugins_take_no_more_room(tmp_path: Path) ->
         chat.world.write("hi")
         await chat.until_seen("You said: hi")
         request = chat.model.requests[0]
-        sizes = len(encode_request(request, {}))
+        sizes = len(encode_request(request, ENDPOINT))
         assert sizes - len(request.system.encode()) <= BUDGET + 400
         assert len(request.deferred) >= 190

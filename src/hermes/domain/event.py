@@ -16,7 +16,7 @@ from hermes.domain.errors import FaultKind
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.message import Attachment
 from hermes.domain.tool import Effect, ToolCall
-from hermes.domain.usage import Usage, sum_usage
+from hermes.domain.usage import CacheMiss, Usage, sum_usage
 
 # --- live events -------------------------------------------------------------------------------
 
@@ -91,7 +91,8 @@ class ModelSaid(Struct, frozen=True, kw_only=True):
     """One whole reply of the model, or, if `partial`, what was said before it was interrupted. Of `thought`,
     the last `thought_late` characters came after its first word. `links_cut` says that it was kept with an
     address cut short, which could have carried data away. `via` is the provider that answered in the place of
-    the agent's own, and behind a `#` the credential, where there are several."""
+    the agent's own, and behind a `#` the credential, where there are several. `cache_miss` is why little of
+    the prompt was found in a cache, where one could expect it."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -104,6 +105,7 @@ class ModelSaid(Struct, frozen=True, kw_only=True):
     kept: Kept | None = None
     links_cut: bool = False
     via: str = ""
+    cache_miss: CacheMiss | None = None
 
 
 class ToolStarted(Struct, frozen=True, kw_only=True):

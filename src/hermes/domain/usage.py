@@ -35,6 +35,21 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.prompt + self.completion
 
 
+class CacheMiss(StrEnum):
+    """Why a call found little or nothing of its prompt in a service's cache, most likely."""
+
+    BELOW_FLOOR = "below_floor"
+    """The prompt is shorter than what the model caches."""
+    FIRST_CALL = "first_call"
+    EXPIRED = "expired"
+    """It was cached longer ago than the service keeps it."""
+    MODEL_CHANGED = "model_changed"
+    TOOLS_CHANGED = "tools_changed"
+    PREFIX_CHANGED = "prefix_changed"
+    """Something that was sent before is different now: a summary, an undo, a note that was forgotten."""
+    UNEXPLAINED = "unexplained"
+
+
 def sum_usage(used: Iterable[Usage]) -> Usage:
     """All together; of who was asked, the first is named."""
     every = list(used)

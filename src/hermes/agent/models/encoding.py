@@ -106,6 +106,22 @@ def refuse_options(request: ModelRequest, format: str, *names: str) -> None:
             raise ModelFault(words, kind=FaultKind.BAD_REQUEST, hint=hint)
 
 
+def cache_mark(request: ModelRequest) -> bytes:
+    """What makes the last block of some bytes a breakpoint of the cache, in the place of its last brace."""
+    ttl = b',"ttl":"1h"' if request.cache_ttl == "1h" else b""
+    return b',"cache_control":{"type":"ephemeral"' + ttl + b"}}"
+
+
+def breakpoints(roles: Sequence[transcript.Role]) -> set[int]:
+    """Two of the four breakpoints that a request may have, by their messages: where the request before this
+    one ended, which is before the last reply, and where this one does. So what was written then is found at
+    once, however many blocks came since: without the first, nothing is found that lies more than 20 blocks
+    before the end (platform.claude.com/docs/en/build-with-claude/prompt-caching)."""
+    last = len(roles) - 1
+    reply = next((place for place in range(last, 0, -1) if roles[place] is transcript.Role.ASSISTANT), 0)
+    return {reply - 1, last} if reply else {last}
+
+
 Mark = dict[str, object]
 
 

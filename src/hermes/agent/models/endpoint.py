@@ -1,11 +1,12 @@
 """A model behind HTTP: its endpoint, and one call of it in a wire format that is given.
 
-One call is one request. Retrying, and going on after a break, is the loop's business: here everything that
-goes wrong becomes a `ModelFault`.
+One call is one request, and one more if the service refuses a feature that one can do without. Retrying, and
+going on after a break, is the loop's business: here everything that goes wrong becomes a `ModelFault`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import cached_property
 from typing import Protocol
@@ -14,16 +15,27 @@ from msgspec import Struct, field
 from yarl import URL
 
 from hermes.agent.models.assembly import MOST_TEXT, ReplyAssembly, ReplyBody
+from hermes.agent.models.cache_misses import cache_miss
 from hermes.agent.models.catalogue import published_facts
 from hermes.agent.models.client import Deadlines, ModelClient, ModelHttpResponse
-from hermes.agent.models.faults import MOST_ERROR_BYTES, fault_for, read_error
+from hermes.agent.models.faults import MOST_ERROR_BYTES, Quirk, fault_for, quirk_of, read_error
 from hermes.domain.errors import ModelFault
+from hermes.domain.event import Notice
 from hermes.domain.model_facts import ModelFacts
-from hermes.domain.ports.agent import ModelPiece, ModelRequest
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.providers import CacheStyle, ReasoningField
 from hermes.domain.settings.declaring import Secret
+from hermes.domain.text import one_line
+from hermes.domain.word import replace
 
+log = logging.getLogger("hermes.models")
 _LAST_WORDS = 3.0
+_MOST_MODELS = 1000
+_REFUSED = "refused features"
+# Seconds for which a prompt stays cached. Anthropic: 5 minutes, or an hour that is paid for; OpenAI: 30
+# minutes since gpt-5.6 (…/prompt-caching of both); others say nothing definite, mostly minutes.
+_LIFETIMES = {"5m": 300.0, "1h": 3600.0}
+_USUAL_LIFETIME = 1800.0
 
 
 class ModelEndpoint(Struct, frozen=True, kw_only=True):
@@ -73,13 +85,52 @@ class HttpProvider:
         self._wire = wire
         self._client = client or ModelClient()
         self._path, self._target = "", URL()
+        self._features: dict[str, frozenset[str]] = {}
+        """What each model refused; asked again after a restart."""
 
     async def close(self) -> None:
         """Close the client; whoever shares it does this once, at the end."""
         await self._client.close()
 
     async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
-        endpoint = self._endpoint
+        """One call; made once more without a feature that the service refuses, if nothing was said yet."""
+        without = self._refused(request)
+        begun = False
+        try:
+            async for piece in self._answer(request, without):
+                begun = True
+                yield piece
+            return
+        except ModelFault as fault:
+            quirk = None if begun else quirk_of(fault)
+            if quirk is None or quirk.feature in without:
+                raise
+            log.info("model.refuses feature=%s model=%s", quirk.feature, one_line(request.model))
+        self._remember(request, quirk)
+        if quirk.notice:
+            yield Notice(text=quirk.notice.format(model=one_line(request.model, 60)))
+        async for piece in self._answer(request, without | {quirk.feature}):
+            yield piece
+
+    def _refused(self, request: ModelRequest) -> frozenset[str]:
+        """What this model, or this conversation, has to do without."""
+        session = request.memory.get(_REFUSED)
+        mine = self._features.get(request.model, frozenset())
+        return mine | session if isinstance(session, frozenset) else mine
+
+    def _remember(self, request: ModelRequest, quirk: Quirk) -> None:
+        if quirk.of_session:
+            session = request.memory.get(_REFUSED)
+            known = session if isinstance(session, frozenset) else frozenset()
+            request.memory[_REFUSED] = known | {quirk.feature}
+        else:
+            if len(self._features) >= _MOST_MODELS:
+                self._features.clear()
+            before = self._features.get(request.model, frozenset())
+            self._features[request.model] = before | {quirk.feature}
+
+    async def _answer(self, request: ModelRequest, without: frozenset[str]) -> AsyncIterator[ModelPiece]:
+        endpoint = replace(self._endpoint, without=without) if without else self._endpoint
         reply = ReplyAssembly(
             most_text=max(0, MOST_TEXT - len(request.spoken)),
             model=request.model,
@@ -102,10 +153,23 @@ class HttpProvider:
                     yield piece
             for piece in body.close():
                 yield piece
-            yield reply.end()
+            yield self._traced(request, reply.end())
             await _last_words(answer)  # so that the connection can be used again
         finally:
             answer.close()
+
+    def _traced(self, request: ModelRequest, end: ModelEnd) -> ModelEnd:
+        """With why little of the prompt was cached, where a cache is known of. What is published of a model
+        says nothing of a server on this machine."""
+        here = self._endpoint.written_calls
+        floor = None if here else self._endpoint.facts(request.model).cache_floor
+        style = self._endpoint.caching
+        if floor is None and style is CacheStyle.AUTOMATIC:
+            return end
+        lifetime = _LIFETIMES.get(request.cache_ttl if style is CacheStyle.MARKS else "", _USUAL_LIFETIME)
+        place = f"{self._wire.name} {self._place}"
+        miss = cache_miss(request, end.usage, place=place, floor=floor or 0, lifetime=lifetime)
+        return end if miss is None else replace(end, cache_miss=miss)
 
     async def _check(self, answer: ModelHttpResponse, request: ModelRequest) -> None:
         if 200 <= answer.status < 300:

@@ -54,11 +54,26 @@ class FaultRule(Struct, frozen=True, kw_only=True):
 
 _OPENAI = "developers.openai.com/docs/guides/error-codes"
 _OPENROUTER = "openrouter.ai/docs/api/reference/errors-and-debugging"
+_ANTHROPIC = "platform.claude.com/docs/en/api/errors"
+_RESPONSES = "github.com/openai/openai-python, types/responses/response_error.py"
 _SEEN = "sentences of OpenAI, OpenRouter, Ollama, vLLM, llama.cpp and DeepSeek; there is no code for it"
 
 RULES: tuple[FaultRule, ...] = (
     FaultRule(kind=FaultKind.BAD_KEY, statuses={401}, source=f"{_OPENAI}; {_OPENROUTER}"),
+    FaultRule(
+        kind=FaultKind.BAD_KEY,
+        statuses={0},
+        codes=frozenset({"authentication_error", "permission_error"}),
+        source=f"{_ANTHROPIC}: errors in a stream have no status",
+    ),
     FaultRule(kind=FaultKind.NO_CREDIT, statuses={402}, source=f"{_OPENROUTER}: insufficient credits"),
+    FaultRule(
+        kind=FaultKind.NO_CREDIT,
+        statuses={0, 400},
+        codes=frozenset({"billing_error"}),
+        words=_sentence("credit balance is too low"),
+        source=f"{_ANTHROPIC}; github.com/anthropics/claude-code/issues/5300: 400 without credit",
+    ),
     FaultRule(
         kind=FaultKind.NO_CREDIT,
         statuses={0, 429},
@@ -69,7 +84,7 @@ RULES: tuple[FaultRule, ...] = (
     FaultRule(kind=FaultKind.TOO_LONG, statuses={413}, source="RFC 9110, 15.5.14"),
     FaultRule(
         kind=FaultKind.TOO_LONG,
-        codes=frozenset({"context_length_exceeded", "exceed_context_size_error"}),
+        codes=frozenset({"context_length_exceeded", "exceed_context_size_error", "request_too_large"}),
         words=_sentence(
             "context.{0,20}(length|window|size|limit)",
             "maximum.{0,20}tokens",
@@ -88,6 +103,20 @@ RULES: tuple[FaultRule, ...] = (
         source=f"{_OPENROUTER}: 403, the input was flagged",
     ),
     FaultRule(kind=FaultKind.BAD_KEY, statuses={403}, source=f"{_OPENAI}: 403, not allowed from there"),
+    FaultRule(
+        kind=FaultKind.FILTERED,
+        codes=frozenset({"bio_policy", "misalignment_policy_violation", "image_content_policy_violation"}),
+        source=_RESPONSES,
+    ),
+    FaultRule(
+        kind=FaultKind.NO_IMAGES,
+        words=_sentence(
+            r"\b(invalid|empty|unsupported|failed_to_download)(_base64)?_image",
+            r"\bimage_(too|parse|file)_",
+        ),
+        only_this=True,
+        source=_RESPONSES,
+    ),
     # Before what may work later: llama.cpp answers so with 500.
     FaultRule(
         kind=FaultKind.NO_IMAGES,
@@ -104,14 +133,34 @@ RULES: tuple[FaultRule, ...] = (
     FaultRule(
         kind=FaultKind.BUSY,
         statuses={0, 408, 409, 423, 425, 429, 503, 529},
-        codes=frozenset({"rate_limit_exceeded", "overloaded_error", "server_is_overloaded", "slow_down"}),
-        words=_sentence("overloaded|rate limit"),
+        codes=frozenset(
+            {
+                "rate_limit_exceeded",
+                "rate_limit_error",
+                "overloaded_error",
+                "server_is_overloaded",
+                "slow_down",
+            }
+        ),
+        words=_sentence("overloaded|rate limit"),  # also the code server_is_overloaded
         source=f"{_OPENAI}; {_OPENROUTER}; docs.anthropic.com/en/api/errors: 529",
     ),
     FaultRule(
         kind=FaultKind.BUSY,
         statuses={408, 409, 423, 425, 429, 503, 529},
         source=f"{_OPENROUTER}: 408, 429, 503; llama.cpp answers 503 while it loads a model",
+    ),
+    FaultRule(
+        kind=FaultKind.BAD_REQUEST,
+        statuses={0},
+        codes=frozenset({"invalid_request_error", "invalid_prompt", "data_residency_mismatch"}),
+        source=f"{_ANTHROPIC}; {_RESPONSES}: in a stream, and no better the next time",
+    ),
+    FaultRule(
+        kind=FaultKind.NO_MODEL,
+        statuses={0},
+        codes=frozenset({"not_found_error"}),
+        source=f"{_ANTHROPIC}: in a stream",
     ),
     FaultRule(kind=FaultKind.BROKEN, statuses={0, *range(500, 600)}, source=f"{_OPENAI}; {_OPENROUTER}"),
     FaultRule(
@@ -134,6 +183,81 @@ RULES: tuple[FaultRule, ...] = (
     ),
 )
 """The first rule that fits decides; what fits none is a bad request."""
+
+
+class Quirk(Struct, frozen=True, kw_only=True):
+    """A feature that a request can do without, and the words with which services refuse it. It is left out of
+    later requests too: of those of the session, or of all to that model. `notice` tells people what they
+    wanted and do not get."""
+
+    feature: str
+    words: re.Pattern[str]
+    source: str
+    of_session: bool = False
+    notice: str = ""
+
+
+QUIRKS: tuple[Quirk, ...] = (
+    Quirk(
+        feature="kept",
+        words=_sentence(
+            r"invalid `?signature`? in `?thinking`? block",
+            "expected `?thinking`? or `?redacted_thinking`?",
+            "thinking.{0,40}cannot be modified",
+        ),
+        of_session=True,
+        source="github.com/anthropics/claude-code/issues/10627; github.com/anomalyco/opencode/issues/15074",
+    ),
+    Quirk(
+        feature="kept",
+        words=_sentence(
+            "encrypted content.{0,120}could not be (verified|decrypted)",
+            "item.{0,20}'?rs_.{0,80}not found",
+            "required following item",
+        ),
+        of_session=True,
+        source="github.com/openai/codex/issues/8132; the item's own words when it is not stored",
+    ),
+    Quirk(
+        feature="encrypted",
+        words=_sentence("encrypted content is not supported", "encrypted_content.{0,40}not supported"),
+        source="github.com/pydantic/pydantic-ai/issues/3326",
+    ),
+    Quirk(
+        feature="cache_marks",
+        words=_sentence(
+            "cache_control.{0,60}(extra inputs|not (permitted|supported|allowed))",
+            "(unknown|unrecognized|unexpected|extra).{0,40}cache_control",
+            "tool.{0,60}content.{0,30}(must|should) be a (valid )?string",
+        ),
+        source="github.com/langchain-ai/langchain/issues/33965: parts in tool messages",
+    ),
+    Quirk(
+        feature="token_limit",
+        words=_sentence("max_tokens.{0,40}not supported", "max_completion_tokens.{0,40}(not|unknown|extra)"),
+        source="platform.openai.com/docs/api-reference/chat: max_tokens and max_completion_tokens",
+    ),
+    Quirk(
+        feature="effort",
+        words=_sentence(
+            r"(reasoning(_effort|\.effort|\.summary)?|thinking|effort)\b['`\"]?.{0,60}"
+            "(not support|n't support|unsupported|not permitted|not allowed|unknown|extra inputs)",
+            "(unsupported|unknown|unrecognized|invalid).{0,40}(reasoning|thinking|effort)",
+            "does not support (reasoning|thinking|the effort)",
+        ),
+        notice="{model} does not take this reasoning effort and answers as it likes.",
+        source="developers.openai.com/api/docs/guides/reasoning: which models take which effort",
+    ),
+)
+"""The first that fits decides; a call is made again once, without the feature."""
+
+
+def quirk_of(fault: ModelFault) -> Quirk | None:
+    """What the service would not take, if one can do without it."""
+    if fault.kind not in (FaultKind.BAD_REQUEST, FaultKind.NO_IMAGES) or not fault.quote:
+        return None
+    return next((quirk for quirk in QUIRKS if quirk.words.search(fault.quote)), None)
+
 
 CONTEXT_TOO_LONG = "the conversation is longer than this model can read."
 SHORTEN = "Begin anew with /new, take words back with /undo, or choose a model that reads more."

@@ -8,6 +8,7 @@ it anew. Nothing is remembered here between two looks at the transcript, so a cr
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from hashlib import sha256
 
 from msgspec import Struct, field
 
@@ -123,6 +124,7 @@ class AgentLoop:
         facts: Callable[[str], ModelFacts] = lambda model: ModelFacts(),
         compressor: Compressor | None = None,
         manner: Callable[[Session, str], CallManner] = lambda session, model: NO_CALL_MANNER,
+        cache_ttl: str = "",
     ) -> None:
         self._manner = manner
         self._provider = provider
@@ -136,6 +138,7 @@ class AgentLoop:
         self._smart = smart
         self._facts = facts
         self._compressor = compressor
+        self._cache_ttl = cache_ttl
 
     def system_prompt(self, session: Session) -> str:
         """What this session's model is told first. Once stored with the session, it never changes."""
@@ -318,6 +321,8 @@ class AgentLoop:
             memory=run.memory,
             history=(*manner.history, *guidance.history),
             options=options,
+            cache_key=sha256(run.session.id.encode()).hexdigest()[:32],
+            cache_ttl=self._cache_ttl,
         )
 
     def _closing_words(self, progress: TurnProgress) -> str:

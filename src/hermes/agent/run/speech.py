@@ -276,6 +276,7 @@ class ReplyStream:
             kept=end.kept,
             links_cut=self._links is not None and self._links.cut,
             via=end.via,
+            cache_miss=end.cache_miss,
         )
 
 

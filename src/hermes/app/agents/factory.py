@@ -231,23 +231,22 @@ class AgentFactory:
             memories=make_memories(profile, self._loaded),
             conceal=self._loaded.secrets.conceal,
         )
-        clock = self._overrides.clock
-        compressor = make_compressor(
-            profile.agent, self.models, lambda: self._around.live.now.compression, clock
-        )
+        live, clock = self._around.live, self._overrides.clock
+        compressor = make_compressor(profile.agent, self.models, lambda: live.now.compression, clock)
         loop = AgentLoop(
             provider=self.provider(profile, media),
             toolbox=toolbox,
             model=model,
             system=lambda session: prompt.build(),
-            clock=self._overrides.clock,
+            clock=clock,
             facts=partial(self.models.facts_of, profile.agent),
-            ask_model=self.models.asker(profile.agent, self._overrides.clock),
-            smart=lambda: self._around.live.now.approvals.mode == "smart",
-            manner=AgentManner(self._around.live, profile.home),
+            ask_model=self.models.asker(profile.agent, clock),
+            smart=lambda: live.now.approvals.mode == "smart",
+            manner=AgentManner(live, profile.home),
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
             link_hosts=lambda: settings.approvals.link_hosts,
             compressor=compressor,
+            cache_ttl=settings.prompt_caching.cache_ttl,
         )
         jobs = None if self._overrides.in_memory else self._jobs(profile, backends)
         return Runtime(

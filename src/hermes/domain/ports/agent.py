@@ -23,7 +23,7 @@ from hermes.domain.event import (
 from hermes.domain.session import Session
 from hermes.domain.tool import StandingGrants, Tool, ToolCall, no_standing
 from hermes.domain.turn import EarlierMessage, Turn
-from hermes.domain.usage import Usage
+from hermes.domain.usage import CacheMiss, Usage
 
 
 class Scope(Protocol):
@@ -126,8 +126,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
 
 
 class ModelEnd(Struct, frozen=True, kw_only=True):
-    """The last thing a model call yields. `kept` is stored with the reply and handed back unread; `via` is as
-    in `ModelSaid`."""
+    """The last thing a model call yields. `kept` is stored with the reply and handed back unread; `via` and
+    `cache_miss` are as in `ModelSaid`."""
 
     calls: tuple[ToolCall, ...] = ()
     ending: Ending = Ending.STOP
@@ -135,6 +135,7 @@ class ModelEnd(Struct, frozen=True, kw_only=True):
     model: str = ""
     kept: Kept | None = None
     via: str = ""
+    cache_miss: CacheMiss | None = None
 
 
 ModelPiece = TextDelta | ThoughtDelta | Notice | ModelEnd

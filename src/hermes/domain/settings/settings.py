@@ -29,6 +29,7 @@ from hermes.domain.settings.manner import (
     RuntimeFooter,
 )
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.prompt_caching import PromptCaching
 from hermes.domain.settings.providers import (
     NO_ENDPOINT_OPTIONS,
     EndpointOptions,
@@ -710,6 +711,7 @@ class Settings:
         {}, "Endpoints of your own, by name, and what is different at providers that Hermes knows."
     )
     provider_routing: ProviderRouting = field(default_factory=ProviderRouting)
+    prompt_caching: PromptCaching = field(default_factory=PromptCaching)
     auxiliary: dict[str, AuxiliaryModel] = setting(
         {},
         "Models for other work than answering, by what they do: `title_generation`, `compression`, `vision`, "

@@ -75,7 +75,7 @@ _GROUPS_LISTED = {
 }
 _LATER_SECTIONS = """terminal skills delegation security tool_output
     tool_loop_guardrails checkpoints web browser tts stt voice code_execution clarify
-    prompt_caching openrouter updates model_catalog network lsp
+    openrouter updates model_catalog network lsp
     curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
     privacy hooks mcp_servers"""
 _LATER_ROOT = """_config_version file_read_max_chars

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 
 from hermes.agent.call_repair import read_arguments
-from hermes.agent.context.encoded import EncodedPrompt, Images, encode_prompt
+from hermes.agent.context.encoded import Images, encode_prompt
 from hermes.agent.context.transcript_messages import ModelMessage, Role
 from hermes.agent.models.encoding import (
     EncodedTools,
+    breakpoints,
+    cache_mark,
     dump,
     in_order,
     output_limit,
@@ -43,7 +45,7 @@ def encode_request(request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
         head["stream"] = True
     if request.options is not NO_OPTIONS:
         head |= _encode_options(request, endpoint, known)
-    mark = _mark(request) if "cache_marks" not in endpoint.without else b""
+    mark = cache_mark(request) if "cache_marks" not in endpoint.without else b""
     parts = [dump({**head, **endpoint.extra_body})[:-1]]
     if request.tools:
         tools = _tools(request.tools)
@@ -59,7 +61,13 @@ def encode_request(request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
         results_show=True,
         kept="kept" not in endpoint.without,
     )
-    return b"".join((*parts, b',"messages":[', *_with_breakpoints(prompt, mark), b"]}]}"))
+    for place in breakpoints(prompt.roles):
+        prompt.parts[place] = _marked(prompt.parts[place], mark)
+    return b"".join((*parts, b',"messages":[', *prompt.parts, b"]}]}"))
+
+
+def _marked(block: bytes, mark: bytes) -> bytes:
+    return block[:-1] + mark if mark else block
 
 
 def _between(before: Role | None, role: Role) -> bytes:
@@ -69,32 +77,6 @@ def _between(before: Role | None, role: Role) -> bytes:
     if (before is Role.ASSISTANT) is (role is Role.ASSISTANT):
         return b","
     return b']},{"role":"' + speaker + b'","content":['
-
-
-# --- caching -------------------------------------------------------------------------------------
-
-
-def _mark(request: ModelRequest) -> bytes:
-    ttl = b',"ttl":"1h"' if request.cache_ttl == "1h" else b""
-    return b',"cache_control":{"type":"ephemeral"' + ttl + b"}}"
-
-
-def _marked(block: bytes, mark: bytes) -> bytes:
-    return block[:-1] + mark if mark else block
-
-
-def _with_breakpoints(prompt: EncodedPrompt, mark: bytes) -> list[bytes]:
-    """Two of the four breakpoints: where the request before this one ended, which is before the last reply,
-    and where this one does. So what was written then is found at once, however many blocks came since:
-    without the first, nothing is found that lies more than 20 blocks before the end
-    (platform.claude.com/docs/en/build-with-claude/prompt-caching)."""
-    parts, last = prompt.parts, len(prompt.parts) - 1
-    if not mark:
-        return parts
-    reply = next((place for place in range(last, 0, -1) if prompt.roles[place] is Role.ASSISTANT), 0)
-    for place in {reply - 1, last} if reply else {last}:
-        parts[place] = _marked(parts[place], mark)
-    return parts
 
 
 # --- options -------------------------------------------------------------------------------------

@@ -25,14 +25,7 @@ class ChatCompletions:
         return {"Authorization": f"Bearer {key}"} if key else {}
 
     def encode(self, request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
-        options: dict[str, object] = {}
-        limits = [most for most in (endpoint.max_tokens, request.options.max_tokens) if most is not None]
-        if limits and endpoint.token_limit:
-            # OpenAI's newer models refuse the old name, and many other services do not know the new one.
-            options[endpoint.token_limit] = min(limits)
-        if endpoint.stream:
-            options |= {"stream": True, "stream_options": {"include_usage": True}}
-        return encode_request(request, {**options, **endpoint.extra_body})
+        return encode_request(request, endpoint)
 
     def reader(self, reply: ReplyAssembly) -> Callable[[bytes], None]:
         return ChatReader(reply).take

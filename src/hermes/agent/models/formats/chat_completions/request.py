@@ -4,53 +4,91 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from hermes.agent.context import transcript_messages as transcript
 from hermes.agent.context.encoded import Images, encode_prompt
+from hermes.agent.models.effort import nearest_effort
 from hermes.agent.models.encoding import (
     EncodedTools,
+    breakpoints,
+    cache_mark,
     dump,
+    output_limit,
     parameters,
     wire_arguments,
     wire_name,
     words_and_pictures,
 )
+from hermes.agent.models.endpoint import ModelEndpoint
 from hermes.agent.models.formats.chat_completions.reply import NAME
 from hermes.domain.call_options import NO_OPTIONS, JsonAnswer
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.providers import CacheStyle, ReasoningField
 from hermes.domain.tool import Tool, ToolCall
 
 _NO_IMAGES: Mapping[str, str] = {}
 KEPT_FIELDS = ("reasoning_details", "reasoning_content", "extra_content")
+_OTHER_LIMIT = {"max_tokens": "max_completion_tokens"}
+# openrouter.ai/docs/use-cases/reasoning-tokens
+_OBJECT_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+# openrouter.ai/docs/features/prompt-caching: these are cached up to breakpoints, all others by themselves.
+_MARKED = re.compile("claude|qwen")
 _SAMPLING = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 
 
-def encode_messages(request: ModelRequest) -> bytes:
-    """The messages of a request, as the inside of a JSON array."""
-    parts = encode_prompt(request, encode_message, format=NAME).parts
+def encode_messages(request: ModelRequest, mark: bytes = b"") -> bytes:
+    """The messages of a request, as the inside of a JSON array. A `mark` of the cache is set where the system
+    prompt ends, where the request before this one ended, and where this one does."""
+    if not mark:
+        parts = encode_prompt(request, encode_message, format=NAME).parts
+        if request.system:
+            parts.insert(0, dump({"role": "system", "content": request.system}))
+        return b",".join(parts)
+    prompt = encode_prompt(request, encode_in_parts, format=NAME, variant="parts")
+    for place in breakpoints(prompt.roles):
+        prompt.parts[place] = prompt.parts[place][:-3] + mark
     if request.system:
-        parts.insert(0, dump({"role": "system", "content": request.system}))
-    return b",".join(parts)
+        words = [{"type": "text", "text": request.system}]
+        prompt.parts.insert(0, dump({"role": "system", "content": words})[:-3] + mark)
+    return b",".join(prompt.parts)
 
 
-def encode_request(request: ModelRequest, options: Mapping[str, object]) -> bytes:
-    """The body of a request; `options` are further fields of it."""
-    head: dict[str, object] = {"model": request.model, **options}
+def encode_request(request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
+    """The body of a request."""
+    head: dict[str, object] = {"model": request.model}
+    limit = output_limit(request, endpoint)
+    if limit is not None and endpoint.token_limit:
+        # OpenAI's newer models refuse the old name, and many other services do not know the new one.
+        swap = "token_limit" in endpoint.without
+        head[_OTHER_LIMIT.get(endpoint.token_limit, "max_tokens") if swap else endpoint.token_limit] = limit
+    if endpoint.stream:
+        head |= {"stream": True, "stream_options": {"include_usage": True}}
+    if endpoint.caching is CacheStyle.KEY and request.cache_key:
+        head["prompt_cache_key"] = request.cache_key
+    head |= endpoint.extra_body
     if request.options is not NO_OPTIONS:
-        head |= encode_options(request)
+        head |= encode_options(request, endpoint)
     parts = [dump(head)[:-1]]
     if request.tools:
         parts += [b',"tools":[', b",".join(_tools(request.tools)), b"]"]
-    return b"".join((*parts, b',"messages":[', encode_messages(request), b"]}"))
+    marked = endpoint.caching is CacheStyle.MARKS and _MARKED.search(request.model.lower())
+    mark = cache_mark(request) + b"]}" if marked and "cache_marks" not in endpoint.without else b""
+    return b"".join((*parts, b',"messages":[', encode_messages(request, mark), b"]}"))
 
 
-def encode_options(request: ModelRequest) -> dict[str, object]:
+def encode_options(request: ModelRequest, endpoint: ModelEndpoint) -> dict[str, object]:
     """How the reply is wanted. A call that must be made leaves no place for the form of an answer."""
     options = request.options
     fields: dict[str, object] = {name: getattr(options, name) for name in _SAMPLING}
-    fields |= {"reasoning_effort": options.effort or None, "verbosity": options.verbosity or None}
+    fields["verbosity"] = options.verbosity or None
+    if options.effort and "effort" not in endpoint.without:
+        if endpoint.reasoning is ReasoningField.OBJECT:
+            fields["reasoning"] = {"effort": nearest_effort(options.effort, _OBJECT_EFFORTS)}
+        else:
+            fields["reasoning_effort"] = options.effort
     if options.stop:
         fields["stop"] = options.stop
     if request.tools and not options.parallel:
@@ -79,6 +117,18 @@ def encode_tool(tool: Tool) -> dict[str, object]:
     function = {"name": tool.name, "description": tool.description, "parameters": parameters(tool)}
     strict = {"strict": True} if tool.strict else {}
     return {"type": "function", "function": {**function, **strict}}
+
+
+def encode_in_parts(message: transcript.ModelMessage, images: Images = _NO_IMAGES) -> bytes:
+    """The same with its content last and in parts, so that a mark of the cache can stand in the last of
+    them; replies have no marks."""
+    if message.role is transcript.Role.ASSISTANT:
+        return encode_message(message, images)
+    text, shown = words_and_pictures(message, images)
+    words = [{"type": "text", "text": text}] if text else []
+    pictures = [{"type": "image_url", "image_url": {"url": url}} for url in shown]
+    call = {"tool_call_id": message.call} if message.role is transcript.Role.TOOL else {}
+    return dump({"role": message.role.value, **call, "content": [*words, *pictures]})
 
 
 def encode_message(message: transcript.ModelMessage, images: Images = _NO_IMAGES) -> bytes:
