@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "sessions show": "print a conversation",
     "sessions export": "write a conversation as JSONL",
     "sessions delete": "delete a conversation permanently",
+    "model": "show, choose and list models",
     "insights": "show what models took and cost",
     "batch run": "run many prompts from a file",
     "batch list": "list the batch runs",

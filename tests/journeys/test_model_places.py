@@ -9,12 +9,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
+from hermes.control.sessions.callers import Caller
 from hermes.control.sessions.submission import Submission
+from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.event import Entry, ModelSaid
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.settings.settings import ModelFactSettings
 from hermes.domain.turn import Guidance, TurnInput
+from hermes.domain.usage import Usage
+from hermes.domain.word import replace
 from hermes.testing.model_script import RawReply, Reply
 from hermes.testing.model_server import FakeModelServer
 from tests.agent.test_routes import CLIENT
@@ -70,7 +77,7 @@ async def test_a_limit_that_an_error_states_is_remembered(tmp_path: Path) -> Non
     ):
         async with gateway(tmp_path, main, house) as app:
             assert app._agents.models.window(MAIN_AGENT) is None
-            assert "longer than this model can read" in await say(app, "hello")
+            assert "The conversation is longer than main-model can read" in await say(app, "hello")
             assert app._agents.models.window(MAIN_AGENT) == 8192
             (health,) = app._agents.models.places.health()
             assert "longer than this model can read" in health["call_fault"]
@@ -88,3 +95,85 @@ async def test_what_a_provider_lists_is_kept_with_how_it_is(tmp_path: Path) -> N
             (health,) = models.places.health()
             assert (health["models"], health["fault"]) == (2, "")
             assert list(models.offered(MAIN_AGENT)) == ["main-model", "other"]
+
+
+# --- /model
+
+DESK = Source(address=Address(platform=LOCAL_DOOR, chat="cli"), kind=SourceKind.PRIVATE, user="owner")
+
+
+async def type_in(app: App, text: str, source: Source = DESK) -> str:
+    return (await app.gateway.command(Caller(agent=MAIN_AGENT, source=source), text)).text
+
+
+async def say_here(app: App, text: str) -> str:
+    given = TurnInput(text=text)
+    turn = await app.gateway.submit(Submission(agent=MAIN_AGENT, source=DESK, input=given))
+    seen = [one async for one in app.gateway.watch(MAIN_AGENT, turn.id) if isinstance(one, Entry)]
+    return next(one.record.text for one in seen if isinstance(one.record, ModelSaid))
+
+
+def by(name: str) -> FakeModelServer:
+    models = ("main-model", "other") if name == "main" else ("big-model-70b", "big-model-8b", "tiny")
+    used = Usage(prompt=90_000, completion=10)
+    return FakeModelServer(lambda request: Reply(text=f"{name}: {request.model}", usage=used), models=models)
+
+
+async def test_a_session_keeps_its_model_and_provider_over_a_restart(tmp_path: Path) -> None:
+    async with by("main") as main, by("house") as house:
+        async with gateway(tmp_path, main, house) as app:
+            assert "Model: main-model (an OpenAI-compatible service)" in await type_in(app, "/model")
+            assert "Also at: custom:house" in await type_in(app, "/model")
+            assert await say_here(app, "hello") == "main: main-model"
+            chosen = await type_in(app, "/model tiny --provider house")
+            assert chosen.startswith("This session answers with custom:house:tiny from now on.")
+            assert await say_here(app, "hello") == "house: tiny"
+        async with gateway(tmp_path, main, house) as app:
+            assert await say_here(app, "hello") == "house: tiny"
+            asked = [request for request in house.requests if request.method == "POST"][-1]
+            assert [one["content"] for one in asked.messages if one["role"] == "user"].count("hello") == 3
+            assert "custom:house:big-model-70b" in await type_in(app, "/model custom:house:70B")
+            assert "the default again: main-model" in await type_in(app, "/model default")
+            assert await say_here(app, "hello") == "main: main-model"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("/model model --provider house", "“model” fits 2 models: big-model-8b, big-model-70b."),
+        ("/model tinny --provider house", "There is no model “tinny” here. Did you mean tiny?"),
+        ("/model othr --refresh", "There is no model “othr” here. Did you mean other?"),
+        ("/model x --provider hosue", "The provider “hosue” is not known. Did you mean custom:house?"),
+        ("/model x --provider xai", "XAI_API_KEY is not set. hermes config set XAI_API_KEY …"),
+        ("/model --local", "/model does not understand --local."),
+        ("/model --provider", "/model does not understand --provider."),
+        ("/model other --global --session", "for this session or for all, not for both."),
+    ],
+)
+async def test_what_is_meant_is_asked_with_its_remedy(tmp_path: Path, line: str, words: str) -> None:
+    async with by("main") as main, by("house") as house, gateway(tmp_path, main, house) as app:
+        assert words in await type_in(app, line)
+
+
+async def test_a_model_for_everybody_is_written_down(tmp_path: Path) -> None:
+    async with by("main") as main, by("house") as house:
+        async with gateway(tmp_path, main, house) as app:
+            stranger = replace(CLIENT, address=Address(platform="api", chat="s2"))
+            assert "Only an admin" in await type_in(app, "/model tiny --provider house --global", stranger)
+            assert "The default model is now custom:house:tiny" in await type_in(
+                app, "/model tiny --provider house --global"
+            )
+        text = (tmp_path / "config.yaml").read_text()
+        assert "custom:house:tiny" in text
+        app = App(tmp_path, {"HERMES_NO_PROBE": "1"}, AppOverrides(platforms={}, tools=()))
+        async with asyncio.timeout(60), app.running():
+            assert await say_here(app, "hello") == "house: tiny"
+            assert app.choice.provider == "custom:house"
+
+
+async def test_a_history_that_no_longer_fits_is_said(tmp_path: Path) -> None:
+    async with by("main") as main, by("house") as house, gateway(tmp_path, main, house) as app:
+        await say_here(app, "hello")
+        app.loaded.settings.models["other"] = ModelFactSettings(context_length=8000, tools=False)
+        words = await type_in(app, "/model other")
+        assert "has about 90,010 tokens, more than it reads (8,000)" in words and "no tools" in words

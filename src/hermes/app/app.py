@@ -20,6 +20,7 @@ from hermes import plugins
 from hermes.agent.models.choose import ModelChoice
 from hermes.app.accounts import AccountFactory, rename_webhook_account
 from hermes.app.agents.factory import AgentFactory, AgentSurroundings
+from hermes.app.agents.model_search import GatewayModels
 from hermes.app.agents.registry import AgentRegistry
 from hermes.app.egress import AppEgress
 from hermes.app.generations import SettingsGenerations, check_half_open, refusal
@@ -291,7 +292,7 @@ class App:
             home=str(self._home),
             can_restart=self._given.boots,
             check_start=self.check_start,
-            offered=lambda agent: self._agents.models.offered(agent),  # noqa: PLW0108 - it changes
+            directory=GatewayModels(self._home, lambda: self._agents.models, lambda: self.loaded),
         )
 
     async def _run(self, store: Store, status: LiveStatus, logs: SessionLogs | None) -> None:

@@ -54,7 +54,7 @@ class GatewayParts(GatewayCore, frozen=True, kw_only=True):
     channel_names: Callable[[], Aliases] = dict
     """Names that somebody gave to chats; may look at a file."""
     around: GatewayInfo = NOTHING_AROUND
-    """What commands may know; the models are filled in from `aliases`."""
+    """What commands may know."""
     chores: Sequence[Chore] = ()
     """Further upkeep: what only the composition root knows how to do."""
     restart: Callable[[], None] = lambda: None
@@ -141,7 +141,6 @@ class WiredGateway:
         """What commands may know, as it is at this moment."""
         return replace(
             self._parts.around,
-            models=self._parts.aliases,
             accounts=self.accounts.names,
             receiving=self.accounts.receiving,
             is_up=lambda account: account in self.accounts.up,

@@ -3,6 +3,7 @@ it. Who is chosen is decided in `agent/models/choose.py`; where keys come from, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from urllib.parse import urlsplit
@@ -14,6 +15,8 @@ CODEX_RESPONSES = "codex_responses"
 ANTHROPIC_MESSAGES = "anthropic_messages"
 CUSTOM = "custom"
 LOCAL = "local"
+_TAG = re.compile(r"latest|v?\d[\d.x]*b?(-.*)?|(instruct|text|chat)(-.*)?", re.IGNORECASE)
+"""What Ollama writes behind a colon."""
 _HERE = "127.0.0.1"
 
 
@@ -94,6 +97,7 @@ _LISTED = (
         aliases=("or",),
         keys=("OPENROUTER_API_KEY",),
         base_url="https://openrouter.ai/api/v1",
+        url_variable="OPENROUTER_BASE_URL",
         model="openrouter/auto",
         aux_model="google/gemini-2.5-flash",
         headers=(("X-Title", "Hermes Gateway"),),
@@ -123,6 +127,7 @@ _LISTED = (
         aliases=("claude", "claude-code", "claude-oauth"),
         keys=("ANTHROPIC_API_KEY", "ANTHROPIC_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
         base_url="https://api.anthropic.com",
+        url_variable="ANTHROPIC_BASE_URL",
         models_url="https://api.anthropic.com/v1/models?limit=1000",
         api_mode=ANTHROPIC_MESSAGES,
         model="claude-sonnet-4-6",
@@ -163,6 +168,7 @@ _LISTED = (
         aliases=("mistralai",),
         keys=("MISTRAL_API_KEY",),
         base_url="https://api.mistral.ai/v1",
+        url_variable="MISTRAL_BASE_URL",
         model="mistral-medium-latest",
         aux_model="mistral-small-latest",
         facts="mistral",
@@ -174,6 +180,7 @@ _LISTED = (
         aliases=("deepseek-chat",),
         keys=("DEEPSEEK_API_KEY",),
         base_url="https://api.deepseek.com/v1",
+        url_variable="DEEPSEEK_BASE_URL",
         model="deepseek-chat",
         aux_model="deepseek-chat",
         facts="deepseek",
@@ -185,6 +192,7 @@ _LISTED = (
         aliases=("grok", "x-ai", "x.ai"),
         keys=("XAI_API_KEY",),
         base_url="https://api.x.ai/v1",
+        url_variable="XAI_BASE_URL",
         model="grok-4.3",
         aux_model="grok-4.3",
         facts="xai",
@@ -195,6 +203,7 @@ _LISTED = (
         title="Groq",
         keys=("GROQ_API_KEY",),
         base_url="https://api.groq.com/openai/v1",
+        url_variable="GROQ_BASE_URL",
         model="openai/gpt-oss-120b",
         aux_model="openai/gpt-oss-20b",
         token_limit="max_completion_tokens",
@@ -348,8 +357,8 @@ def provider_at(url: str) -> ProviderSpec | None:
 
 
 def split_model(name: str) -> tuple[str, str]:
-    """`anthropic:claude-x` as provider and model, `custom:mine:some-model` likewise; a name without a
-    provider that we know, like `qwen3:8b`, has none."""
+    """`anthropic:claude-x` as provider and model, `custom:mine:some-model` likewise. A name without a
+    provider that we know, like `qwen3:8b`, has none; nor has `mistral:7b`, which is one of Ollama's."""
     head, colon, rest = name.partition(":")
     if not colon or not rest:
         return "", name
@@ -357,4 +366,4 @@ def split_model(name: str) -> tuple[str, str]:
         inner, colon, model = rest.partition(":")
         return (f"{CUSTOM}:{inner}", model) if colon and model else (CUSTOM, rest)
     spec = find_provider(head)
-    return (spec.id, rest) if spec is not None else ("", name)
+    return ("", name) if spec is None or _TAG.fullmatch(rest) else (spec.id, rest)

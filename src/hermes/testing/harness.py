@@ -34,6 +34,7 @@ from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import Agent, ModelRequest
+from hermes.domain.ports.models import ModelOption, pick_model
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import JobWorld, ProcessView
@@ -71,6 +72,28 @@ def open_settings(**changes: object) -> Settings:
         **changes,
     }
     return Settings(**chosen)  # type: ignore[arg-type]
+
+
+class ListedModels:
+    """A directory of models with fixed names."""
+
+    def __init__(self, offered: Sequence[str], own: str) -> None:
+        self._names = [*filter(None, (own,)), *offered]
+
+    def names(self, agent: AgentId) -> Sequence[str]:
+        return self._names
+
+    def providers(self, agent: AgentId) -> Sequence[str]:
+        return ()
+
+    def describe(self, agent: AgentId, name: str) -> ModelOption:
+        return ModelOption(name=name)
+
+    async def find(self, agent: AgentId, text: str, provider: str, refresh: bool) -> ModelOption:
+        return ModelOption(name=pick_model(text, self._names))
+
+    async def adopt(self, option: ModelOption) -> str:
+        return f"The default model is now {option.name}."
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,7 +159,7 @@ class Journey:
                     is_admin=self.is_admin,
                     can_restart=self.restart is not None,
                     check_start=self.check_start or _settings_are_fine,
-                    offered=lambda agent: self.offered,
+                    directory=ListedModels(self.offered, self.settings.model.default),
                 ),
                 restart=self.restart or _nobody,
                 hooks=self.hooks,

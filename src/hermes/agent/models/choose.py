@@ -220,7 +220,8 @@ def _named(settings: ModelSettings, provider: str, stored: Collection[str]) -> M
 
 def unknown_provider_hint(name: str, own: Collection[str] = ()) -> str:
     """What may have been meant by a provider that there is not; `own` are endpoints of the settings."""
-    near = closest(name, [*PROVIDERS, *own, DEMO])
+    words = {one.removeprefix(f"{CUSTOM}:"): one for one in (*PROVIDERS, *own, DEMO)}
+    near = words.get(closest(name.removeprefix(f"{CUSTOM}:"), words))
     meant = f"Did you mean {near}? " if near else ""
     return f"{meant}Known: {AUTO}, {', '.join([*PROVIDERS, *own, DEMO])}; any other needs model.base_url."
 

@@ -89,6 +89,12 @@ async def list_models(choice: ModelChoice, seconds: float = 1.0) -> ModelListing
     return ModelListing(models=(*offered, *(one for one in named if one.name not in listed)), status=status)
 
 
+async def fetch_json(url: str, seconds: float) -> Any:
+    """What is at a public address, if it is JSON; else None."""
+    async with _session(seconds) as session:
+        return (await _get(session, url))[1]
+
+
 def _read_models(answer: Any) -> tuple[OfferedModel, ...]:
     """A list as OpenAI, OpenRouter (`context_length`), vLLM (`max_model_len`), Groq (`context_window`) and
     Anthropic (`max_input_tokens`) write it."""

@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from hermes import plugins
 from hermes.agent.models.choose import LOCAL_SERVERS, ModelAccess, ModelChoice, stand_in
@@ -117,6 +117,18 @@ class AgentModels:
     def offered(self, agent: AgentId) -> Sequence[str]:
         """The models that the agent's server offers."""
         return self._models.offered.get(agent, ())
+
+    def search_parts(self, agent: AgentId) -> dict[str, Any]:
+        """What a search for models begins with: how the agent reaches its own, and what else it may name."""
+        base = replace(model_of(agent, self._loaded), default=self.name(agent))
+        return {
+            "places": self.places,
+            "loaded": self._loaded,
+            "base": base,
+            "own": self._choices.get(agent),
+            "aliases": self.aliases,
+            "offered": self.offered(agent),
+        }
 
     def name(self, agent: AgentId) -> str:
         """The model by its provider's name for it; as the settings call it before it is chosen."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from datetime import datetime
 from itertools import chain
 from traceback import extract_tb
@@ -24,7 +24,8 @@ from hermes.domain.border import Border
 from hermes.domain.command_line import read_command
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.gateway_event import GatewayEvent
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ids import SessionId
+from hermes.domain.ports.models import ModelDirectory
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings.settings import Settings
@@ -52,12 +53,11 @@ async def _nothing_to_check() -> None:
 
 
 class GatewayInfo(Struct, frozen=True, kw_only=True):
-    """What commands may know of the gateway around them: who may see everybody's sessions, the names that a
-    session may give as its model, the version, the home, the platform accounts there are and which are up,
-    where jobs may deliver to, and whether it can begin anew."""
+    """What commands may know of the gateway around them: who may see everybody's sessions, the version, the
+    home, the platform accounts there are and which are up, where jobs may deliver to, and whether it can
+    begin anew."""
 
     is_admin: Callable[[Source], bool] = _at_the_machine
-    models: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
     home: str = ""
     accounts: Collection[str] = ()
@@ -68,8 +68,8 @@ class GatewayInfo(Struct, frozen=True, kw_only=True):
     can_restart: bool = False
     check_start: Callable[[], Awaitable[None]] = _nothing_to_check
     """Raises what would keep the gateway from starting again."""
-    offered: Callable[[AgentId], Collection[str]] = lambda agent: ()
-    """Models that the provider of an agent says it has."""
+    directory: ModelDirectory | None = None
+    """The models that a session may choose."""
 
 
 NOTHING_AROUND = GatewayInfo()

@@ -1,5 +1,5 @@
 """Commands about the conversation: begin anew, name it, look at it, go back in it, switch to another, and set
-its model, what messages do meanwhile, and approvals."""
+what messages do meanwhile, and approvals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hermes.domain.session import (
     owner_of,
     speaks_for_another,
 )
-from hermes.domain.text import closest, one_line
+from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
 from hermes.domain.turn import BusyMode, Cause, Turn, TurnAction, TurnInput
 from hermes.domain.word import replace
@@ -324,32 +324,6 @@ def _is_of_another(call: CommandCall, turn: Turn) -> bool:
 
 
 # --- options of this session alone -----------------------------------------------------------------
-
-_DEFAULT = "default"
-_MOST_LISTED = 30
-
-
-@command("model", "show or choose this session's model", usage="[name|default]", mid_turn=False)
-def model(call: CommandCall) -> CommandReply:
-    default = call.model or call.settings.model.default or "not set"
-    known = sorted({*call.gateway.models, *filter(None, (call.settings.model.default,))})
-    offered = sorted({*call.gateway.offered(call.session.agent)} - {*known})
-    if not call.args:
-        names = ", ".join([*known, *offered[:_MOST_LISTED], _DEFAULT])
-        more = len(offered) - _MOST_LISTED
-        also = f" and {more} more that the provider offers" if more > 0 else ""
-        return CommandReply(text=f"Model: {call.session.model or default}\nTo choose from: {names}{also}")
-    wanted = call.args.casefold()
-    if wanted == _DEFAULT:
-        call.tx.sessions.save(replace(call.session, model=None))
-        return CommandReply(text=f"This session answers with the default again: {default}.")
-    for name in (*known, *offered):
-        if wanted == name.casefold():
-            call.tx.sessions.save(replace(call.session, model=name))
-            return CommandReply(text=f"This session answers with {name} from now on.")
-    near = closest(call.args, [*known, *offered])
-    hint = f"Did you mean {near}?" if near else f"Known: {', '.join([*known, _DEFAULT])}."
-    raise UserError(f"There is no model “{one_line(call.args, 60)}” here.", hint=hint)
 
 
 @command("busy", "what a message does while a turn runs", usage="[interrupt|queue|steer]")

@@ -52,8 +52,14 @@ def key_variable(provider: str) -> str:
 
 
 def complete_model(settings: Settings, variable: Variable) -> ModelSettings:
-    """The gateway's model with its provider's key and options. `auto` becomes the one whose key is set."""
+    """The gateway's model with its provider's key and options. `auto` becomes the one whose key is set; a
+    model that is named with its provider is there, whatever else is said."""
     model = settings.model
+    provider, name = split_model(model.default)
+    if provider:
+        here = provider == getattr(find_provider(model.provider), "id", model.provider.strip().lower())
+        kept = model if here or provider == CUSTOM else ModelSettings()
+        model = replace(kept, default=name, provider=provider, max_tokens=model.max_tokens)
     if model.provider.strip().lower() not in ("", AUTO):
         return _reached(model, settings, variable)
     if model.base_url:

@@ -1,0 +1,244 @@
+"""`hermes model`: which model answers, choosing another one, and the list of those there are. On a terminal
+it asks, step by step: the provider, its key if it lacks one, the model. It works without a gateway; one that
+runs adopts the change."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from hermes.admin.shell.command import CliCommand, declare
+from hermes.admin.shell.output import Column
+from hermes.agent.models.catalogue import SOURCE, ModelCatalogue, trim
+from hermes.agent.models.choose import ModelAccess, ModelChoice
+from hermes.agent.models.registry import Models
+from hermes.agent.models.servers import NO_PROBE, fetch_json, list_models
+from hermes.app.agents.model_places import CACHE_FOLDER, ModelPlaces
+from hermes.app.agents.model_search import ModelSearch, adopt_model
+from hermes.domain.clock import SystemClock
+from hermes.domain.errors import UserError
+from hermes.domain.model_facts import ModelFacts
+from hermes.domain.ports.models import ModelOption, describe_facts
+from hermes.domain.providers import CUSTOM, PROVIDERS, ProviderAuth, find_provider
+from hermes.domain.word import replace
+from hermes.plugins import platform_manifests, providers
+from hermes.state.home.homes import prepare_home
+from hermes.state.settings.by_key import set_setting
+from hermes.state.settings.loader import LoadedSettings, load_settings
+from hermes.state.settings.model_access import model_routes
+
+_LIST_SECONDS = 10.0
+_FETCH_SECONDS = 30.0
+_MOST_SHOWN = 40
+_ARGUMENTS = {
+    "[name]": "the model, or a part of its name, also as `provider:model`; `list` lists those there are",
+    "--provider P": "at this provider",
+    "--global": "for every session that has none of its own; so it always is from here",
+    "--refresh": "fetch anew what is published of models",
+    "--json": "print JSON",
+}
+
+
+class _Row(Struct, frozen=True, kw_only=True):
+    """A model in a list."""
+
+    name: str
+    facts: ModelFacts
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(act=run)
+    parser.description = (
+        "Show or choose the model that answers. Without a name it asks, if there is a terminal."
+    )
+    declare(parser, _ARGUMENTS)
+
+
+def run(command: CliCommand) -> None:
+    asked = command.asked
+    if asked.refresh:
+        _refresh(command)
+    if asked.name == "list":
+        _list(command)
+    elif asked.name or asked.provider:
+        _adopt(command, asyncio.run(_find(command, asked.name or "", asked.provider or "")))
+    elif asked.refresh:
+        return
+    elif command.console.interactive and not asked.json:
+        _choose(command)
+    else:
+        _show(command)
+
+
+def _loaded(command: CliCommand) -> LoadedSettings:
+    platforms = [manifest.name for manifest in platform_manifests()]
+    return load_settings(command.home, command.environ, platforms=platforms)
+
+
+async def _search(command: CliCommand, loaded: LoadedSettings) -> ModelSearch:
+    places = ModelPlaces(loaded, SystemClock(), command.home)
+    places.models = Models(providers(), probe=not loaded.variables.get(NO_PROBE))
+    own = await places.models.choose(loaded.settings.model)
+    base = replace(loaded.settings.model, default=own.model)
+    aliases = {name: route.default for name, route in model_routes(loaded).items()}
+    return ModelSearch(places=places, loaded=loaded, base=base, own=own, aliases=aliases)
+
+
+async def _find(command: CliCommand, text: str, provider: str) -> ModelOption:
+    search = await _search(command, _loaded(command))
+    option = await search.find(text, provider)
+    if option.name in search.aliases:
+        raise UserError(
+            f"“{option.name}” is a name for API clients.", hint=f"Its model is {search.aliases[option.name]}."
+        )
+    return option
+
+
+def _adopt(command: CliCommand, option: ModelOption) -> None:
+    loaded, home = _loaded(command), prepare_home(command.home)
+    command.console.line(adopt_model(home, loaded, option.name))
+    for line in filter(None, (describe_facts(option.facts), option.note)):
+        command.console.line(line)
+
+
+def _show(command: CliCommand) -> None:
+    search = asyncio.run(_search(command, _loaded(command)))
+    assert search.own is not None
+    option, choice = search.describe(""), search.own
+    facts = {"model": choice.model, "provider": choice.provider, "why": choice.why, "hint": choice.hint}
+    if command.asked.json:
+        command.console.json({**facts, "context_length": option.facts.window})
+        return
+    command.console.line(choice.line)
+    for line in filter(None, (describe_facts(option.facts), choice.hint)):
+        command.console.line(line)
+
+
+# --- lists
+
+
+def _list(command: CliCommand) -> None:
+    rows = asyncio.run(_rows_at(command, command.asked.provider or ""))
+    columns = [
+        Column("name", "MODEL"),
+        Column(
+            "context_length",
+            "TOKENS",
+            lambda size: f"{size:,}" if size else "–",
+            lambda row: row.facts.window,
+        ),
+        Column("price_in", "IN $/M", _price, lambda row: row.facts.price_in),
+        Column("price_out", "OUT $/M", _price, lambda row: row.facts.price_out),
+        Column("tools", "TOOLS", _known, lambda row: row.facts.tools),
+        Column("images", "PICTURES", _known, lambda row: row.facts.images),
+    ]
+    command.list(rows, columns, none="The provider lists no models, and none of it are published.")
+
+
+def _price(value: float | None) -> str:
+    return "–" if value is None else f"{value:g}"
+
+
+def _known(value: bool | None) -> str:
+    return "–" if value is None else "yes" if value else "no"
+
+
+async def _rows_at(command: CliCommand, provider: str) -> list[_Row]:
+    search = await _search(command, _loaded(command))
+    return await _rows(search, search.provider(provider) if provider else "")
+
+
+async def _rows(search: ModelSearch, where: str) -> list[_Row]:
+    """The models of a provider: as it lists them now, else as they are published, the newest first."""
+    choice = search.choice(where)
+    if choice.way is ModelAccess.NONE and not find_provider(where):
+        raise UserError(f"No model answers there: {choice.why}.", hint=choice.hint)
+    names = await _live_names(choice)
+    spec = find_provider(choice.provider)
+    if not names and spec is not None:
+        names = [model.name for model in search.places.catalogue.models(spec.facts)]
+    prefix = f"{where}:" if where not in ("", search.base.provider) else ""
+    return [_Row(name=name, facts=search.describe(prefix + name).facts) for name in names]
+
+
+async def _live_names(choice: ModelChoice) -> Sequence[str]:
+    if choice.way is not ModelAccess.HTTP:
+        return ()
+    return (await list_models(choice, _LIST_SECONDS)).names
+
+
+def _refresh(command: CliCommand) -> None:
+    published = asyncio.run(fetch_json(SOURCE, _FETCH_SECONDS))
+    catalogue = ModelCatalogue(prepare_home(command.home) / CACHE_FOLDER)
+    try:
+        text = trim(published if isinstance(published, dict) else {}, datetime.now(UTC).date().isoformat())
+    except ValueError as error:
+        hint = f"What is known of models is of {catalogue.day}, and stays. Check the network, then try again."
+        raise UserError(f"{SOURCE} gave no list of models.", hint=hint) from error
+    catalogue.write(text)
+    command.console.line(f"{text.count(chr(10)) - 1:,} models are known, as of {catalogue.day}.")
+
+
+# --- asking step by step
+
+
+def _choose(command: CliCommand) -> None:
+    console = command.console
+    search = asyncio.run(_search(command, _loaded(command)))
+    assert search.own is not None
+    console.line(f"Now: {search.own.line}\n")
+    own = [f"{CUSTOM}:{name}" for name in search.loaded.settings.providers if find_provider(name) is None]
+    offered = [*(name for name in PROVIDERS if name != CUSTOM), *own]
+    for number, name in enumerate(offered, 1):
+        missing = search.state(name)
+        spec = find_provider(name)
+        console.line(f"{number:3}. {spec.title if spec else name}{f'  ({missing})' if missing else ''}")
+    provider = _numbered(console.ask("\nWhich provider? Its number or name:"), offered)
+    where = search.provider(provider)
+    if search.state(where):
+        search = _with_key(command, where)
+    rows = asyncio.run(_rows(search, where))
+    for number, row in enumerate(rows[:_MOST_SHOWN], 1):
+        details = describe_facts(row.facts)
+        console.line(f"{number:3}. {row.name}{f'  ({details})' if details else ''}")
+    if len(rows) > _MOST_SHOWN:
+        console.line(f"     and {len(rows) - _MOST_SHOWN} more")
+    name = _numbered(
+        console.ask("\nWhich model? Its number, its name or a part of it:"), [one.name for one in rows]
+    )
+    _adopt(command, asyncio.run(search.find(name, where)))
+
+
+def _numbered(answer: str, offered: Sequence[str]) -> str:
+    if not answer:
+        raise UserError("Nothing was changed.")
+    if answer.isascii() and answer.isdigit() and 1 <= int(answer[:6]) <= len(offered):
+        return offered[int(answer[:6]) - 1]
+    return answer
+
+
+def _with_key(command: CliCommand, provider: str) -> ModelSearch:
+    """The search once the provider has its key, which is asked for and kept in `.env`."""
+    spec = find_provider(provider)
+    if spec is None or not spec.keys or spec.auth is ProviderAuth.NONE:
+        raise UserError(f"{provider} cannot be used yet.", hint=asyncio.run(_missing(command, provider)))
+    also = f" (or leave, and run: hermes auth login {provider})" * (
+        spec.auth is ProviderAuth.OAUTH_DEVICE_CODE
+    )
+    key = command.console.ask(f"The key of {spec.title}{also}; it is not shown:", secret=True)
+    if not key:
+        raise UserError("Nothing was changed.")
+    written = set_setting(prepare_home(command.home), spec.keys[0], key)
+    command.console.line(f"{written.name} is set in {written.file}")
+    search = asyncio.run(_search(command, _loaded(command)))
+    if search.state(provider):
+        raise UserError(f"{spec.title} cannot be used yet.", hint=search.state(provider))
+    return search
+
+
+async def _missing(command: CliCommand, provider: str) -> str:
+    return (await _search(command, _loaded(command))).state(provider)

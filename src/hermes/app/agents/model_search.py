@@ -1,0 +1,187 @@
+"""From what somebody types to a model: at the agent's own provider or at another one, by the list that the
+provider gives, else by what is published. Used by `/model` in a gateway and by `hermes model` without one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from hermes.agent.models.choose import ModelAccess, ModelChoice, first_usable, unknown_provider_hint
+from hermes.agent.models.servers import list_models
+from hermes.app.agents.model_places import ModelPlaces
+from hermes.app.agents.models import AgentModels
+from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId
+from hermes.domain.ports.models import ModelOption, pick_model
+from hermes.domain.providers import CUSTOM, PROVIDERS, find_provider, split_model
+from hermes.domain.settings.settings import ModelSettings
+from hermes.domain.text import one_line
+from hermes.domain.word import replace
+from hermes.state.settings.by_key import set_setting
+from hermes.state.settings.loader import LoadedSettings
+
+_LIST_SECONDS = 5.0
+_UNCHECKED = "Its provider gave no list of models, so the name could not be checked."
+_NO_TOOLS = "⚠️ It calls no tools, so the agent can only talk with it."
+
+
+class ModelSearch(Struct, frozen=True, kw_only=True):
+    """For one agent: the settings of its model, what was chosen by them, the names of API clients, and what
+    its provider offers, if it was asked."""
+
+    places: ModelPlaces
+    loaded: LoadedSettings
+    base: ModelSettings
+    own: ModelChoice | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    offered: Sequence[str] = ()
+
+    async def find(self, text: str, provider: str = "", refresh: bool = False) -> ModelOption:
+        """The model that is meant; a `UserError` says why there is none, or several."""
+        alias = next((name for name in self.aliases if name.casefold() == text.casefold()), "")
+        if alias and not provider:
+            return self.describe(alias)
+        where, bare = split_model(text)
+        if provider:
+            where, bare = self.provider(provider), bare if where == self.provider(provider) else text
+        choice = self.choice(where, bare)
+        if choice.way is ModelAccess.NONE:
+            raise UserError(f"No model answers there: {choice.why}.", hint=choice.hint)
+        names = await self._names(choice, refresh or bool(where))
+        here = where in ("", self.base.provider)
+        known = [*self.aliases, *filter(None, (self.base.default,)), *names] if here else names
+        name = self._pick(bare, choice, known, checked=bool(names))
+        made = self.describe(name if here else f"{where}:{name}")
+        unchecked = "" if names or name in known else _UNCHECKED
+        return replace(made, note="\n".join(filter(None, (made.note, unchecked))))
+
+    def describe(self, name: str) -> ModelOption:
+        """A model by the name under which it is kept."""
+        model = self.aliases.get(name, name)
+        if model in ("", self.base.default):
+            choice, settings = self.own, self.base
+        else:
+            choice, settings = self.places.find(model, self.base, self.own)
+        facts = self.places.facts(choice, settings)
+        title = "" if choice is None else choice.title or choice.provider
+        note = _NO_TOOLS if facts.tools is False else ""
+        return ModelOption(name=name or self.base.default, title=title, facts=facts, note=note)
+
+    def provider(self, name: str) -> str:
+        """The provider by its id, also if it is called otherwise; a `UserError` if there is none."""
+        own = self.loaded.settings.providers
+        wanted, inner = name.strip().lower(), name.strip().lower().removeprefix(f"{CUSTOM}:")
+        spec = find_provider(wanted)
+        if spec is not None:
+            return spec.id
+        if inner in own:
+            return f"{CUSTOM}:{inner}"
+        raise UserError(
+            f"The provider “{one_line(name, 40)}” is not known.",
+            hint=unknown_provider_hint(wanted, [f"{CUSTOM}:{one}" for one in own]),
+        )
+
+    def usable(self) -> list[str]:
+        """The other providers that can be used: a key or a login is there."""
+        every = [name for name, spec in PROVIDERS.items() if name != CUSTOM and not spec.is_local]
+        every += [
+            f"{CUSTOM}:{name}" for name in self.loaded.settings.providers if find_provider(name) is None
+        ]
+        return [
+            name
+            for name in every
+            if name != self.base.provider
+            and (self.own is None or name != self.own.provider)
+            and self.choice(name, "").way is ModelAccess.HTTP
+        ]
+
+    def state(self, provider: str) -> str:
+        """How it stands with a provider: empty if it can be used, else what is missing."""
+        choice = self.choice(provider, "")
+        return "" if choice.way is not ModelAccess.NONE else choice.hint or choice.why
+
+    def choice(self, where: str, model: str = "") -> ModelChoice:
+        """Who answers at a provider, or at the agent's own."""
+        if where in ("", self.base.provider) and self.own is not None:
+            return self.own
+        # A name stands in where none is given: without one, the provider's usual model is asked for.
+        choice, _ = self.places.find(f"{where}:{model or '-'}", self.base, self.own)
+        return choice
+
+    async def _names(self, choice: ModelChoice, ask: bool) -> Sequence[str]:
+        if choice.way is not ModelAccess.HTTP:
+            return self.offered
+        if self.offered and choice is self.own and not ask:
+            return self.offered
+        listing = await list_models(choice, _LIST_SECONDS)
+        await self.places.tell_listing(choice, listing)
+        return listing.names
+
+    def _pick(self, text: str, choice: ModelChoice, listed: Sequence[str], *, checked: bool) -> str:
+        if not text:
+            spec = find_provider(choice.provider)
+            usual = spec.model if spec is not None else ""
+            usual = usual if usual in listed or not checked else ""
+            name = usual or next(iter(choice.options.models), "") or first_usable(listed)
+            if not name:
+                raise UserError("No model is named.", hint="Write its name.")
+            return name
+        if checked:
+            return pick_model(text, listed, hint="`hermes model list` names those there are.")
+        # Nobody gave a list: what is published helps to complete a name, but is not the last word.
+        spec = find_provider(choice.provider)
+        published = [model.name for model in self.places.catalogue.models(spec.facts if spec else "")]
+        try:
+            return pick_model(text, [*listed, *published])
+        except UserError as error:
+            if "fits" in error.message:
+                raise
+            return text
+
+
+class GatewayModels:
+    """The directory of models that a gateway's commands see. `models` and `loaded` are those of now."""
+
+    def __init__(
+        self, home: Path, models: Callable[[], AgentModels], loaded: Callable[[], LoadedSettings]
+    ) -> None:
+        self._home = home
+        self._models = models
+        self._loaded = loaded
+
+    def _search(self, agent: AgentId) -> ModelSearch:
+        return ModelSearch(**self._models().search_parts(agent))
+
+    def names(self, agent: AgentId) -> Sequence[str]:
+        search = self._search(agent)
+        own = sorted({*search.aliases, *filter(None, (self._loaded().settings.model.default,))})
+        return [*own, *sorted({*search.offered} - {*own})]
+
+    def providers(self, agent: AgentId) -> Sequence[str]:
+        return self._search(agent).usable()
+
+    def describe(self, agent: AgentId, name: str) -> ModelOption:
+        return self._search(agent).describe(name)
+
+    async def find(self, agent: AgentId, text: str, provider: str, refresh: bool) -> ModelOption:
+        if refresh:
+            await self._models().refresh()
+        if not (text or provider):
+            return self.describe(agent, "")
+        return await self._search(agent).find(text, provider, refresh)
+
+    async def adopt(self, option: ModelOption) -> str:
+        return await asyncio.to_thread(adopt_model, self._home, self._loaded(), option.name)
+
+
+def adopt_model(home: Path, loaded: LoadedSettings, name: str) -> str:
+    """Write a model down as the default. What the environment says would beat it, so that is refused."""
+    for variable in ("HERMES_MODEL", "HERMES_INFERENCE_MODEL"):
+        if loaded.variable(variable):
+            hint = f"Remove it from .env or the environment, or set it to {name}."
+            raise UserError(f"{variable} is set, and counts before config.yaml.", hint=hint)
+    written = set_setting(home, "model.default", name)
+    return f"The default model is now {name} ({written.file})."

@@ -1,0 +1,130 @@
+"""`hermes model`, as it is typed and as it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.admin.commands import model as model_command
+from hermes.admin.shell.command import perform
+from hermes.admin.shell.output import CliConsole
+from hermes.agent.models.choose import ModelChoice
+from hermes.agent.models.servers import ModelListing, OfferedModel
+from hermes.app.agents import model_search
+from hermes.domain.errors import UserError
+from hermes.state.settings.loader import load_settings
+from hermes.testing.model_server import FakeModelServer
+
+MODELS = ("big-model-70b", "big-model-8b", "gpt-4o")
+
+
+async def ask(home: Path, *words: str, typed: str | None = None, **environ: str) -> str:
+    """What is printed, or the error."""
+    out, err = io.StringIO(), io.StringIO()
+    console = CliConsole(out=out, err=err, interactive=typed is not None)
+    given = {"HERMES_NO_PROBE": "1", **environ}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", io.StringIO(typed or ""))
+        try:
+            await asyncio.to_thread(perform, "model", words, home, given, console)
+        except UserError as error:
+            return f"{out.getvalue()}{error}"
+    return out.getvalue()
+
+
+def write(home: Path, server: FakeModelServer, model: str = "big-model-8b") -> None:
+    (home / "config.yaml").write_text(
+        f"# mine\nmodel: {{default: {model}, base_url: '{server.base_url}'}}\n"
+        f"providers: {{house: {{base_url: '{server.base_url}', api_key: house-key-123}}}}\n"
+    )
+
+
+def default_of(home: Path) -> tuple[str, str]:
+    model = load_settings(home, {}).settings.model
+    return model.provider, model.default
+
+
+async def test_it_says_which_model_answers_and_chooses_another(tmp_path: Path) -> None:
+    async with FakeModelServer(models=MODELS) as server:
+        write(tmp_path, server)
+        assert "big-model-8b by an OpenAI-compatible service" in await ask(tmp_path)
+        assert json.loads(await ask(tmp_path, "--json"))["model"] == "big-model-8b"
+        assert "The default model is now big-model-70b" in await ask(tmp_path, "70b", "--global")
+        assert default_of(tmp_path) == ("auto", "big-model-70b")
+        assert "# mine" in (tmp_path / "config.yaml").read_text()
+        assert "is now custom:house:gpt-4o" in await ask(tmp_path, "custom:house:gpt")
+        assert default_of(tmp_path) == ("custom:house", "gpt-4o")
+        assert "is now big-model-8b" in await ask(tmp_path, "8b", "--provider", "house")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("big",), "“big” fits 2 models: big-model-8b, big-model-70b. Write more of the name."),
+        (("gpt-4p",), "There is no model “gpt-4p” here. Did you mean gpt-4o?"),
+        (("x", "--provider", "groqq"), "The provider “groqq” is not known. Did you mean groq?"),
+        (("x", "--provider", "groq"), "GROQ_API_KEY is not set. hermes config set GROQ_API_KEY …"),
+        (("x", "--provider", "nous"), "nobody is logged in there. hermes auth login nous"),
+    ],
+)
+async def test_mistakes_change_nothing(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    async with FakeModelServer(models=MODELS) as server:
+        write(tmp_path, server)
+        before = (tmp_path / "config.yaml").read_text()
+        assert said in await ask(tmp_path, *words)
+        assert (tmp_path / "config.yaml").read_text() == before
+        assert "HERMES_MODEL is set" in await ask(tmp_path, "70b", HERMES_MODEL="big-model-8b")
+
+
+async def test_a_list_is_live_or_published(tmp_path: Path) -> None:
+    async with FakeModelServer(models=MODELS) as server:
+        write(tmp_path, server)
+        rows = json.loads(await ask(tmp_path, "list", "--json"))
+        assert [row["name"] for row in rows] == list(MODELS)
+        assert rows[2]["context_length"] is None, "a server here reads as much as it was started with"
+    published = await ask(tmp_path, "list", "--provider", "anthropic")
+    assert "claude-opus-4-5" in published and "200,000" in published and "yes" in published
+
+
+async def test_it_asks_step_by_step_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    async def listed(choice: ModelChoice, seconds: float = 1.0) -> ModelListing:
+        seen.append(f"{choice.provider} {choice.key.reveal()}")
+        return ModelListing(models=tuple(OfferedModel(name=name) for name in MODELS), status=200)
+
+    for place in (model_command, model_search):
+        monkeypatch.setattr(place, "list_models", listed)
+    monkeypatch.setattr(getpass, "getpass", lambda prompt, stream=None: "typed-key-0123")
+    said = await ask(tmp_path, typed="groq\n2\n")
+    assert "Groq  (hermes config set GROQ_API_KEY …)" in said and "GROQ_API_KEY is set in" in said
+    assert "3. gpt-4o  (128,000 tokens, $2.5 in, $10 out per million)" in said
+    assert default_of(tmp_path) == ("groq", "big-model-8b") and {*seen} == {"groq typed-key-0123"}
+    assert load_settings(tmp_path, {}).secrets.reveal("GROQ_API_KEY") == "typed-key-0123"
+    assert "Nothing was changed." in await ask(tmp_path, typed="\n")
+    assert "is not known" in await ask(tmp_path, typed="nosuch\n")
+    assert "hermes auth login openai-codex" in await ask(tmp_path, typed="openai-codex\n")
+
+
+async def test_what_is_published_is_fetched_anew_or_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many: dict[str, Any] = {f"m{number}": {"limit": {"context": 4096}} for number in range(300)}
+    answers = iter([None, {"error": "no"}, {"openai": {"models": many}}])
+
+    async def fetch(url: str, seconds: float) -> Any:
+        assert url == "https://models.dev/api.json"
+        return next(answers)
+
+    monkeypatch.setattr(model_command, "fetch_json", fetch)
+    for _ in range(2):
+        assert "gave no list of models. What is known of models is of 20" in await ask(tmp_path, "--refresh")
+        assert not (tmp_path / "cache" / "models.tsv").exists()
+    assert "300 models are known" in await ask(tmp_path, "--refresh")
+    assert "m7" in await ask(tmp_path, "list", "--provider", "openai")
