@@ -16,6 +16,7 @@ from functools import partial
 from typing import TypeVar
 
 from hermes.control.commands.menu import show_menu
+from hermes.control.commands.progress import ProgressBoard
 from hermes.control.commands.registry import usable
 from hermes.control.commands.run import give_command
 from hermes.control.core import Agents, no_such_agent
@@ -68,6 +69,7 @@ class Gateway(WiredGateway):
         self._closing = False
         self._hurry = asyncio.Event()
         self.passwords = PasswordDesk()
+        self.progress = ProgressBoard()
 
     # --- its life ---
 
@@ -219,11 +221,15 @@ class Gateway(WiredGateway):
         """Change something in an agent's part of the store that no actor has to hear of."""
         return await self._store(agent).write(unit, first=True)
 
-    async def command(self, caller: Caller, text: str) -> CallerReply:
-        """A slash command of a door that shows the reply itself and watches the turn it may have made."""
+    async def command(self, caller: Caller, text: str, key: str = "") -> CallerReply:
+        """A slash command of a door that shows the reply itself and watches the turn it may have made; how it
+        stands before that is told under the `key`."""
         self._check(caller.agent)
         platforms = tuple(self._parts.capabilities)
-        replied = await give_command(self._parts, caller, storable(text), self.info(), platforms)
+        with self.progress.at_work(key):
+            replied = await give_command(
+                self._parts, caller, storable(text), self.info(), platforms, partial(self.progress.tell, key)
+            )
         if replied.turn is not None:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session, *replied.wakes}:

@@ -7,12 +7,16 @@ from typing import Any, cast
 
 import pytest
 
+from hermes.control.commands.registry import COMMANDS, CommandCall, CommandReply, CommandRequest, SlashCommand
 from hermes.domain.command_line import CallerReply
 from hermes.domain.ids import SessionId
-from hermes.entry.terminal.door import ResumedSession, TerminalState, Visit
+from hermes.entry.terminal.door import ResumedSession, SessionChoice, TerminalState, Visit
+from hermes.entry.terminal.remote import GatewayConnection, enter_remote
 from hermes.entry.terminal.served_door import ServedDoor, local_caller
 from hermes.entry.terminal.talk import OK, ChatEnded, ChatPlan, TerminalConversation
+from hermes.testing.api import ApiWorld
 from hermes.testing.harness import Journey
+from hermes.testing.platform_suite import until
 
 
 class Screen:
@@ -62,3 +66,28 @@ async def test_what_begins_in_a_folder_stays_in_it(tmp_path: Path) -> None:
         await chat.until_idle()
         sessions = await chat.database.read(lambda tx: tx.sessions.find("", 9))
         assert len(sessions) >= 3 and {session.workspace for session in sessions} == {"/srv/project"}
+
+
+async def test_a_command_that_takes_long_says_how_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its reply, in the terminal that gave it, over the socket."""
+    screen, other = Screen(), Screen()
+
+    async def look(request: CommandRequest) -> None:
+        for text in ("Looking …", "Still looking …"):
+            await request.progress(text)
+        await until(lambda: len(screen.lines) == 2, "nothing is shown")
+
+    def run(call: CommandCall) -> CommandReply:
+        return CommandReply(text="Found.")
+
+    slash = SlashCommand(name="look", run=run, summary="Look.", prepare=look)
+    monkeypatch.setitem(COMMANDS, "look", slash)
+    home = tmp_path / "home"
+    async with ApiWorld(home=home), GatewayConnection(lambda: home / "gateway.sock") as line:
+        for shown, words in ((other, "/status"), (screen, "/look")):
+            visit = await enter_remote(line, SessionChoice())
+            await TerminalConversation(visit, cast(Any, shown), ChatPlan()).obey(words, None)
+    assert screen.lines == ["Looking …", "Still looking …", "Found."]
+    assert len(other.lines) == 1

@@ -208,15 +208,26 @@ def _rewritten(ruling: Ruling, line: Line) -> PreparedCommand:
 
 
 async def give_command(
-    core: GatewayCore, caller: Caller, text: str, gateway: GatewayInfo, platforms: Collection[str]
+    core: GatewayCore,
+    caller: Caller,
+    text: str,
+    gateway: GatewayInfo,
+    platforms: Collection[str],
+    progress: Callable[[str], Awaitable[None]],
 ) -> CallerReply:
-    """Run a caller's slash command, and tell of it."""
+    """Run a caller's slash command, and tell of it; `progress` hears how it stands before the reply."""
     line = read_command(text)
     if line is None:
         raise UserError(f"“{one_line(text, 40)}” is not a command.", hint="/help lists the commands.")
     runtime = await core.agents.get(caller.agent)
     giving = CallerCommand(
-        core=core, caller=caller, line=line, runtime=runtime, gateway=gateway, platforms=platforms
+        core=core,
+        caller=caller,
+        line=line,
+        runtime=runtime,
+        gateway=gateway,
+        platforms=platforms,
+        progress=progress,
     )
     ends = line[0] in ENDING
 
@@ -238,6 +249,7 @@ class CallerCommand(Struct, frozen=True, kw_only=True):
     runtime: Runtime
     gateway: GatewayInfo
     platforms: Collection[str]
+    progress: Callable[[str], Awaitable[None]]
     prepared: PreparedCommand | None = None
 
     async def prepare(self) -> PreparedCommand | None:
@@ -262,6 +274,7 @@ class CallerCommand(Struct, frozen=True, kw_only=True):
             runtime=self.runtime,
             gateway=self.gateway,
             platforms=self.platforms,
+            progress=self.progress,
         )
 
     def unit(self, tx: Tx) -> tuple[CallerReply, News] | None:

@@ -33,7 +33,7 @@ from hermes.entry.terminal.served_door import (
     note_seen,
     terminal_caller,
 )
-from hermes.stream.wire.socket import END, HELLO, PASSWORD, SEEN, TURN, encode, encode_seen
+from hermes.stream.wire.socket import END, HELLO, PASSWORD, PROGRESS, SEEN, TURN, encode, encode_seen
 
 # --- a conversation ----------------------------------------------------------------------------------
 
@@ -54,8 +54,20 @@ async def say(call: HttpCall, text: str, key: str, terminal: TerminalState) -> T
 
 
 @local_route("POST", "/control/command", "Run a slash command.")
-async def command(call: HttpCall, text: str, terminal: TerminalState) -> CallerReply:
-    return await _door(call, terminal).command(text)
+async def command(call: HttpCall, text: str, terminal: TerminalState, key: str = "") -> CallerReply:
+    return await _door(call, terminal).command(text, key)
+
+
+@local_route("GET", "/control/commands/{key}/progress", "Hear how it stands with a command.")
+async def command_progress(call: HttpCall) -> web.StreamResponse:
+    stream = await call.site.streams.send(
+        call.request,
+        call.gateway.progress.follow(call.part("key")),
+        lambda text: encode_event(encode(text).decode(), name=PROGRESS),
+        headers={},
+        first=encode_event("{}", name=HELLO),
+    )
+    return stream.response
 
 
 @local_route("POST", "/control/answer", "Answer a question of a turn.")

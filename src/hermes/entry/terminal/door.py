@@ -131,6 +131,8 @@ class Visit(ResumedSession, frozen=True, kw_only=True):
     back: Callable[[], Awaitable[None]]
     look_back: Callable[[SessionId], Awaitable[ResumedSession]]
     passwords: PasswordLine | None = None
+    progress: Callable[[], AsyncGenerator[str]] | None = None
+    """How it stands with the command that is being run."""
 
     def asks(self, record: Record) -> TypeGuard[Asked]:
         """Whether somebody here is to answer this."""

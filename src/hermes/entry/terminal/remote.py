@@ -30,9 +30,10 @@ from hermes.entry.terminal.door import (
     TerminalState,
     Visit,
     WantedPassword,
+    new_words_key,
 )
 from hermes.entry.terminal.socket_client import BROKEN, NotListening, SocketResponse, request
-from hermes.stream.wire.socket import END, HELLO, PASSWORD, SEEN, TURN, decode, decode_seen, encode
+from hermes.stream.wire.socket import END, HELLO, PASSWORD, PROGRESS, SEEN, TURN, decode, decode_seen, encode
 
 T = TypeVar("T")
 Locate = Callable[[], Path | None]
@@ -195,6 +196,7 @@ class RemoteDoor:
         self._line = line
         self._terminal = terminal
         self._steady = steady
+        self._key = new_words_key()
 
     async def say(self, text: str, key: str) -> Turn:
         said = {"terminal": self._terminal, "text": text, "key": key}
@@ -227,13 +229,20 @@ class RemoteDoor:
         return await self._line.ask("/control/stop", {"turn": turn}, bool)
 
     async def command(self, text: str) -> CallerReply:
-        said = {"terminal": self._terminal, "text": text}
+        said = {"terminal": self._terminal, "text": text, "key": self._key}
         replied = await self._line.ask("/control/command", said, CallerReply, _COMMAND_SECONDS)
         self._be_in(replied.session)
         return replied
 
     async def look_back(self, session: SessionId) -> ResumedSession:
         return await self._line.ask("/control/recent", {"session": session}, ResumedSession)
+
+    async def progress(self) -> AsyncGenerator[str]:
+        """How it stands with the command that is being run."""
+        async with aclosing(self._line.events(f"/control/commands/{self._key}/progress", 0)) as events:
+            async for event in events:
+                if event.name == PROGRESS:
+                    yield decode(str, event.data)
 
     def _be_in(self, session: SessionId) -> None:
         self._terminal = replace(self._terminal, session=session)
@@ -322,6 +331,7 @@ async def enter_remote(line: GatewayConnection, wish: SessionChoice, *, steady: 
         back=line.back,
         look_back=door.look_back,
         passwords=RemotePasswords(line),
+        progress=door.progress,
     )
 
 

@@ -199,11 +199,11 @@ class ServedDoor:
     async def stop(self, turn: TurnId) -> bool:
         return await self._gateway.stop_turn(self._caller.agent, turn, "interrupted")
 
-    async def command(self, text: str) -> CallerReply:
+    async def command(self, text: str, key: str = "") -> CallerReply:
         if self._terminal.session is None:
             self._be_in((await self._gateway.enter(self._caller, None, self._terminal.model)).id)
         caller = replace(self._caller, session=self._terminal.session)
-        replied = await self._gateway.command(caller, text)
+        replied = await self._gateway.command(caller, text, key)
         self._be_in(replied.session)
         return replied
 

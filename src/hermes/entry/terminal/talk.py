@@ -193,7 +193,12 @@ class TerminalConversation:
     async def _command(self, line: str, name: str, args: str) -> None:
         if name in _LEAVING:
             raise ChatEnded(OK)
-        reply = await self._door.command(line)
+        hearing = asyncio.create_task(self._hear_progress(), name="progress of a command")
+        try:
+            reply = await self._door.command(line)
+        finally:
+            hearing.cancel()
+            await asyncio.wait((hearing,))
         text = reply.text
         if name in ("help", "commands") and not args:
             text += "".join(f"\n- /{own}: {summary}" for own, summary in OWN_COMMANDS.items())
@@ -212,6 +217,16 @@ class TerminalConversation:
             for note in () if resumed.session is None else folder_notes(resumed.session):
                 self._view.line(note, aside=True)
             self._show_exchanges(resumed.recent)
+
+    async def _hear_progress(self) -> None:
+        if self._visit.progress is None:
+            return
+        try:
+            async with aclosing(self._visit.progress()) as told:
+                async for text in told:
+                    self._view.line(text, aside=True)
+        except HermesError:
+            return  # the gateway is away, and so is the command
 
     def _show_exchanges(self, recent: Sequence[Exchange]) -> None:
         """What was said last, so that somebody who comes back knows where they are."""

@@ -20,9 +20,9 @@ T = TypeVar("T")
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (Snapshot, *get_args(Live), *get_args(Record))
 }
-HELLO, TURN, SEEN, END, PASSWORD = "hello", "turn", "seen", "end", "password"
+HELLO, TURN, SEEN, END, PASSWORD, PROGRESS = "hello", "turn", "seen", "end", "password", "progress"
 """The names of events: the gateway is there; a turn that nobody said; what a turn shows; its end; a command
-that waits for a password."""
+that waits for a password; how it stands with a slash command."""
 _encoder = msgspec.json.Encoder()
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
