@@ -22,8 +22,10 @@ _GAP = "  "
 _NARROWEST = 8
 _LONGEST_CELL = 400
 _NAMED_COMMAND = re.compile(
-    r"(?<![\w./-])hermes (?=(?:--resume|--continue|-q|access|chat|config|cron|doctor|gateway|grants|handoff"
-    r"|hooks|insights|outbox|pairing|platforms|plugins|send|sessions|status|trace|webhook)\b)"
+    r"(?<![\w./-])hermes (?=(?:"
+    r"--resume|--continue|-q|access|auth|chat|config|cron|doctor|gateway|grants"
+    r"|handoff|hooks|insights|login|logout|outbox|pairing|platforms|plugins|send"
+    r"|sessions|status|trace|webhook)\b)"
 )
 """A command in a sentence of ours, but for `hermes profile`, which is about all homes."""
 
