@@ -27,6 +27,7 @@ from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.settings import Profile
 from hermes.domain.toolbox import Toolbox
 from hermes.domain.turn import Turn
+from hermes.domain.usage import Usage
 
 TakeFile = Callable[[str, str], Awaitable[Attachment]]
 """Copies the file at a path of a session's world to where it is kept until it is sent; a `UserError` says why
@@ -34,6 +35,10 @@ it may not go."""
 BringFile = Callable[[Turn, MediaItem, str, str | None], Awaitable[str]]
 """Puts a file that came with a turn, and is kept at a path of ours, where the turn's commands see it, which
 start in the folder of its session, if that has one; tells its path there."""
+
+
+MakeTitle = Callable[[str, str, bool], Awaitable[tuple[str, Usage | None]]]
+"""A title for words and their answer, and what a model took for it; if the last is true, without a model."""
 
 
 class Runtime(Struct, frozen=True, kw_only=True):
@@ -67,6 +72,8 @@ class Runtime(Struct, frozen=True, kw_only=True):
     """Puts files that came with messages where commands see them; None where they see the media folder."""
     facts: Callable[[str], ModelFacts] = lambda model: ModelFacts()
     """What is known of a model, or of the agent's own (an empty name)."""
+    title: MakeTitle | None = None
+    """Makes titles for its sessions; None where they get none."""
     transcribe: Callable[[Attachment], Awaitable[str]] | None = None
     """Writes down what is said in a voice message; None where nothing can."""
 

@@ -27,6 +27,7 @@ from hermes.control.people.routing import SelectAgent
 from hermes.control.people.standing import is_trusted
 from hermes.control.sessions.resets import Flush, SessionExpiry, flush_nothing
 from hermes.control.sessions.submission import Submitter
+from hermes.control.sessions.titles import SessionTitles
 from hermes.control.turn.actor import SessionActor
 from hermes.control.turn.actors import Actors, WarmSessions
 from hermes.control.turn.compressing import BackgroundCompression
@@ -59,6 +60,8 @@ class GatewayParts(GatewayCore, frozen=True, kw_only=True):
     """Further upkeep: what only the composition root knows how to do."""
     restart: Callable[[], None] = lambda: None
     """Called when somebody who may has asked that the process begin anew; must return at once."""
+    titled: bool = True
+    """Whether sessions get titles by themselves."""
     flush: Flush = flush_nothing
     """Told of every session that is over by itself, before it is marked as ended."""
 
@@ -114,6 +117,7 @@ class WiredGateway:
         )
         self.observers = HookObservers(parts.hooks, parts.events, parts.store)
         self.sessions_expiry = SessionExpiry(core=parts, flush=parts.flush)
+        self.titles = SessionTitles(parts) if parts.titled else None
         self.chores = self._wire_chores(parts)
         self.events.listen(self.cron.heard, TurnEnded, sessions=RUN_SESSIONS)
         for ring in (self.cron.heard, self.resting.heard):

@@ -76,6 +76,11 @@ def one_line(text: str, limit: int = 80) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1].rstrip() + "…"
 
 
+def without_invisible(text: str) -> str:
+    """The text without characters that nobody sees, such as those of no width."""
+    return "".join(char for char in text if unicodedata.category(char) != "Cf")
+
+
 def width(text: str) -> int:
     """How many columns a terminal-like font gives to the text."""
     if text.isascii():

@@ -19,7 +19,7 @@ from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.app.agents.compression import summariser
 from hermes.app.agents.registry import AgentRegistry
 from hermes.control.commands.registry import GatewayInfo
-from hermes.control.core import Runtime
+from hermes.control.core import MakeTitle, Runtime
 from hermes.control.gateway import Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.outbound.targets import Aliases
@@ -125,6 +125,8 @@ class Journey:
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
     transcribe: Callable[[Attachment], Awaitable[str]] | None = None
     facts: ModelFacts = field(default_factory=ModelFacts)
+    title: MakeTitle | None = None
+    """Makes titles for sessions."""
     channel_names: Callable[[], Aliases] = dict
     account: str = "fake"
     connect_platform: Callable[[], Platform] | None = None
@@ -162,6 +164,7 @@ class Journey:
                     directory=ListedModels(self.offered, self.settings.model.default),
                 ),
                 restart=self.restart or _nobody,
+                titled=self.title is not None,
                 hooks=self.hooks,
                 channel_names=self.channel_names,
                 select=agent_chooser(self.hooks),
@@ -231,6 +234,7 @@ class Journey:
             prompt=prompt,
             compression=compressor,
             transcribe=self.transcribe,
+            title=self.title,
             facts=lambda model: self.facts,
         )
 

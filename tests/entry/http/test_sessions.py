@@ -190,7 +190,7 @@ async def test_a_fork_goes_its_own_way(tmp_path: Path, world: World) -> None:
         heard = await api.post("/api/sessions/tree/fork")
         assert heard.status == 201
         branch = heard.json
-        assert (branch["parent_session_id"], branch["title"]) == ("tree", "Tree (2)")
+        assert (branch["parent_session_id"], branch["title"]) == ("tree", "Tree #2")
         assert (await api.get("/api/sessions/tree")).json["end_reason"] == "branched"
         assert await said(api, branch["id"]) == await said(api, "tree")
         await talk(api, branch["id"], "only here")

@@ -231,8 +231,8 @@ class AgentFactory:
             memories=make_memories(profile, self._loaded),
             conceal=self._loaded.secrets.conceal,
         )
-        live, clock = self._around.live, self._overrides.clock
-        compressor = make_compressor(profile.agent, self.models, lambda: live.now.compression, clock)
+        agent, live, clock = profile.agent, self._around.live, self._overrides.clock
+        compressor = make_compressor(agent, self.models, lambda: live.now.compression, clock)
         loop = AgentLoop(
             provider=self.provider(profile, media),
             toolbox=toolbox,
@@ -254,7 +254,8 @@ class AgentFactory:
             agent=BoundAgent(loop, backends),
             store=store,
             model=self.models.title(profile),
-            facts=partial(self.models.facts_of, profile.agent),
+            facts=partial(self.models.facts_of, agent),
+            title=self.models.titler(agent, clock),
             prompt=prompt.freeze,
             compression=compressor,
             workspace=str(workspace),

@@ -19,10 +19,13 @@ from hermes.agent.models.pool import PooledProvider
 from hermes.agent.models.registry import DemoOnlyProvider, ModelRoute, Models, RoutedProvider
 from hermes.agent.models.roles import ChosenModel
 from hermes.agent.models.servers import NO_PROBE
+from hermes.agent.models.titles import SECONDS as TITLE_SECONDS
+from hermes.agent.models.titles import clean_title, local_title, title_question
 from hermes.agent.run.dispatch import RoleModel
 from hermes.app.agents.credentials import AgentCredentials
 from hermes.app.agents.model_places import ModelPlaces
 from hermes.app.agents.redaction import RedactingProvider
+from hermes.control.core import MakeTitle
 from hermes.domain.clock import Clock
 from hermes.domain.credential import Credential
 from hermes.domain.errors import SettingsError, UserError
@@ -220,6 +223,26 @@ class AgentModels:
             return answer, replace(usage, role=role)
 
         return ask
+
+    def titler(self, agent: AgentId, clock: Clock) -> MakeTitle | None:
+        """Makes titles with the model of the role; the demo model's are the first words. None where they are
+        switched off, and for a provider that was given."""
+        wanted = self._loaded.settings.auxiliary.get(ModelRole.TITLE)
+        if self._given is not None or (wanted is not None and not wanted.enabled):
+            return None
+
+        async def make(request: str, reply: str, local: bool) -> tuple[str, Usage | None]:
+            choice = self._choices.get(agent)
+            own = auxiliary_model(ModelRole.TITLE, agent, self._loaded)
+            if local or (own is None and (choice is None or choice.way is ModelAccess.DEMO)):
+                return local_title(request), None
+            async with asyncio.timeout(TITLE_SECONDS):
+                answer, usage = await self.asker(agent, clock)(
+                    ModelRole.TITLE, title_question(request, reply), ()
+                )
+            return clean_title(answer) or local_title(request), usage
+
+        return make
 
     async def open(self) -> None:
         """Get the providers and routes that all agents share; the model of each is chosen by `choose`."""

@@ -13,6 +13,7 @@ from hermes.control.commands.registry import (
     read_number,
 )
 from hermes.control.sessions.administration import branch_session, search_sessions
+from hermes.control.sessions.submission import LONGEST_TITLE
 from hermes.control.turn.claim import new_session_words, next_session
 from hermes.control.turn.questions import questions_here
 from hermes.control.turn.stopping import ask_to_stop, stop_session
@@ -29,7 +30,7 @@ from hermes.domain.session import (
     owner_of,
     speaks_for_another,
 )
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, without_invisible
 from hermes.domain.transcript import visible
 from hermes.domain.turn import BusyMode, Cause, Turn, TurnAction, TurnInput
 from hermes.domain.word import replace
@@ -38,7 +39,6 @@ _COUNTED = 1000
 _LISTED = 10
 _LOOKED_AT = 200
 _SHOWN = SessionFilter(children=False)
-_TITLE = 100
 _WORDS = 50
 
 
@@ -298,7 +298,7 @@ def spoken(call: CommandCall) -> TurnInput:
 
 
 def _title(text: str) -> str:
-    cleaned = one_line(text, _TITLE)
+    cleaned = one_line(without_invisible(text), LONGEST_TITLE)
     if not cleaned:
         raise UserError("A title needs at least one visible character.")
     return cleaned

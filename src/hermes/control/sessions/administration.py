@@ -10,7 +10,13 @@ from typing import Literal
 
 from msgspec import Struct
 
-from hermes.control.sessions.submission import add_session, check_owner, fork_session, no_session
+from hermes.control.sessions.submission import (
+    LONGEST_TITLE,
+    add_session,
+    check_owner,
+    fork_session,
+    no_session,
+)
 from hermes.domain.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, ModelSaid, ToolFinished, ToolStarted, UserSaid
@@ -18,10 +24,9 @@ from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import SearchHit
 from hermes.domain.session import BRANCHED, Session, SessionFilter
-from hermes.domain.text import one_line, storable
+from hermes.domain.text import one_line, storable, without_invisible
 from hermes.domain.word import replace
 
-LONGEST_TITLE = 200
 _HITS_LOOKED_AT = 1000
 
 
@@ -95,7 +100,7 @@ def remove_session(tx: Tx, session: SessionId) -> list[TurnId]:
 
 
 def _title(text: str | None) -> str | None:
-    if text is None or not text.strip():
+    if text is None or not (text := without_invisible(text)).strip():
         return None
     if len(text) > LONGEST_TITLE:
         raise UserError(f"A title has at most {LONGEST_TITLE} characters.")

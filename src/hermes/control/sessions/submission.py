@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable, Collection
 from datetime import datetime
 
@@ -57,6 +58,10 @@ class NameTaken(UserError):
 
 class TurnUnfinished(UserError):
     """What this is to go on from has not come to its end."""
+
+
+LONGEST_TITLE = 100
+_NUMBERED = re.compile(r" #\d{1,4}$")
 
 
 class SessionTarget(Struct, frozen=True, kw_only=True):
@@ -283,7 +288,7 @@ def fork_session(
 ) -> Session:
     """A new session that begins with the records of another one up to a number, but those of some turns; both
     go their own way from here."""
-    title = None if session.title is None else _free_title(tx, session.title)
+    title = None if session.title is None else free_title(tx, session.title)
     branch = replace(
         session,
         id=new_session_id(now),
@@ -299,11 +304,18 @@ def fork_session(
     return branch
 
 
-def _free_title(tx: Tx, title: str) -> str:
-    number = 2
-    while tx.sessions.find(f"{title} ({number})"):
+def free_title(tx: Tx, title: str) -> str:
+    """The title, or `title #2` and so on where another session has it."""
+    if not _is_taken(tx, title):
+        return title
+    stem, number = _NUMBERED.sub("", title)[: LONGEST_TITLE - 5], 2
+    while _is_taken(tx, f"{stem} #{number}"):
         number += 1
-    return f"{title} ({number})"
+    return f"{stem} #{number}"
+
+
+def _is_taken(tx: Tx, title: str) -> bool:
+    return any(session.title == title for session in tx.sessions.find(title))
 
 
 def check_size(text: str, most: int) -> None:

@@ -106,6 +106,7 @@ class ModelFactSettings:
 class AuxiliaryModel:
     """The model of a role beside the main one; what is empty is as for the main model."""
 
+    enabled: bool = setting(True, "False: titles, or descriptions of pictures, are not made at all.")
     model: str = setting("", "Its name.")
     provider: str = setting("", "Who serves it.")
     base_url: str = setting("", "Address of an OpenAI-compatible API.", form="url")

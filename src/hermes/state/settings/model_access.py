@@ -132,7 +132,7 @@ def model_routes(loaded: LoadedSettings) -> dict[str, ModelSettings]:
 def auxiliary_model(role: str, agent: AgentId, loaded: LoadedSettings) -> ModelSettings | None:
     """The model that an agent has for a role; None if that is its main one."""
     wanted = loaded.settings.auxiliary.get(role)
-    if wanted is None or wanted == AuxiliaryModel():
+    if wanted is None or replace(wanted, enabled=True) == AuxiliaryModel():
         return None
     main = model_of(agent, loaded)
     provider = "" if wanted.provider == AUTO else wanted.provider

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from hermes.control.sessions.administration import (
-    LONGEST_TITLE,
     FoundSession,
     begin_titled,
     branch_session,
@@ -20,7 +19,7 @@ from hermes.control.sessions.administration import (
     seen_session,
 )
 from hermes.control.sessions.repeats import id_for
-from hermes.control.sessions.submission import NotFound
+from hermes.control.sessions.submission import LONGEST_TITLE, NotFound
 from hermes.domain.chat_format import as_message
 from hermes.domain.event import Entry
 from hermes.domain.ids import SessionId, new_session_id

@@ -155,6 +155,8 @@ def session_condition(among: SessionFilter) -> tuple[str, tuple[str, ...]]:
     if not among.batched:
         conditions.append("substr(s.id, 1, length(?)) != ?")
         values += [BATCHED] * 2
+    if among.untitled:
+        conditions.append("s.title IS NULL AND s.expires_at IS NULL")
     if not among.children:
         conditions.append(
             "NOT EXISTS (SELECT 1 FROM sessions parent WHERE parent.id = s.parent AND parent.ended IS NOT ?)"
