@@ -33,6 +33,7 @@ BENCHES = (
     "text",
     "redaction",
     "danger",
+    "history",
 )
 
 

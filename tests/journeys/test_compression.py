@@ -15,6 +15,7 @@ import pytest
 
 from hermes.agent.context.tokens import fixed_tokens, tokens_of
 from hermes.agent.context.transcript_messages import Role, messages
+from hermes.control.sessions.submission import Submission
 from hermes.control.turn.claim import next_session
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import FaultKind, ModelFault
@@ -37,12 +38,14 @@ from hermes.domain.session import Session, session_key
 from hermes.domain.settings.compression import CompressionSettings
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.domain.transcript import number_records, visible
+from hermes.domain.turn import TurnInput
 from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, is_summary, last_words, say, within
 from hermes.testing.tools import DELEGATE
 from tests.journeys.cut import cut_everywhere
+from tests.journeys.test_long_history import Decoded
 
 WINDOW = 4000
 LONG = "x" * 1200
@@ -551,3 +554,88 @@ async def test_compress_by_hand_may_be_cut_off_anywhere(tmp_path: Path, full: bo
         return journey(place, settings=settings(enabled=False))
 
     await cut_everywhere(tmp_path, make, live, after=after, full=full)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_room_made_in_the_middle_of_a_turn_may_be_cut_off_anywhere(
+    tmp_path: Path, full: bool, after: bool
+) -> None:
+    folder = tmp_path / "first"
+    folder.mkdir()
+    async with Journey(folder=folder) as chat:
+        await chat.database.write(partial(_told_before, chat.clock.now()))
+
+    async def live(chat: Journey) -> None:
+        if not chat.world.updates:
+            chat.world.write(f"m8 {LONG}")
+        await chat.until_seen("You said: m8 ")
+        await chat.until_idle()
+        records = [entry.record for entry in await history(chat)]
+        assert sum(isinstance(record, Summarised) for record in records) == 1
+        assert sum(isinstance(record, ModelSaid) for record in records) == 8
+        assert len(chat.world.seen()) == 1
+
+    def make(place: Path) -> Journey:
+        shutil.copy(folder / "state.db", place)
+        script = within(2300, summing)
+        return Journey(folder=place, script=script, settings=settings(background=False), window=1_000_000)
+
+    await cut_everywhere(tmp_path, make, live, after=after, full=full)
+
+
+async def test_a_message_waits_for_compress_and_stop_ends_it(tmp_path: Path) -> None:
+    held = asyncio.Event()
+
+    def script(request: ModelRequest) -> Say:
+        said = summing(request)
+        return replace(said, hold=held) if is_summary(request) else said
+
+    async with journey(tmp_path, script, settings=settings(enabled=False)) as chat:
+        await talk(chat, 1, 6)
+        chat.world.write("/compress")
+        await chat.until(lambda: any(map(is_summary, chat.model.requests)))
+        chat.world.write("m7 short")
+        await chat.until_taken()
+        await command(chat, "/stop", "Stopped")
+        assert await kept(chat, Summarised) == []
+        chat.world.write("/compress")
+        await chat.until(lambda: sum(map(is_summary, chat.model.requests)) == 2)
+        chat.world.write("m8 short")
+        await chat.until_taken()
+        held.set()
+        await chat.until_seen("Compressed: ", "You said: m8 short")
+        await chat.until_idle()
+        assert isinstance(spoken(chat)[-1].entries[0].record, Summarised)
+
+
+# --- very long ---------------------------------------------------------------------------------------
+
+
+async def test_a_session_of_thousands_of_turns_stays_usable_and_starts_from_its_tail(
+    tmp_path: Path, full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = 2000 if full else 300
+    source = Source(address=Address(platform="api", chat="long"), kind=SourceKind.API, user="u1")
+
+    async def say_it(chat: Journey, number: int) -> None:
+        words = TurnInput(text=f"m{number} {LONG[:400]}")
+        turn = await chat.gateway.submit(Submission(agent=MAIN_AGENT, source=source, input=words))
+        seen = [one async for one in chat.gateway.watch(MAIN_AGENT, turn.id) if isinstance(one, Entry)]
+        assert isinstance(seen[-1].record, Finished)
+
+    async with journey(tmp_path) as chat:
+        for number in range(turns):
+            await say_it(chat, number)
+            assert all(_size(request) <= WINDOW for request in chat.model.requests)
+            chat.model.requests.clear()
+        await chat.until_idle()
+    async with journey(tmp_path) as chat:
+        decoded = Decoded(monkeypatch)
+        await say_it(chat, turns)
+        read = decoded.count
+        entries = await history(chat)
+        summaries = sum(isinstance(entry.record, Summarised) for entry in entries)
+        assert len(entries) > 3 * turns and summaries >= turns // 40
+        # The marks, and what is behind the last of them.
+        assert read <= summaries + 100
+        assert await chat.database.read(lambda tx: tx.search.find("m5"))

@@ -129,7 +129,7 @@ class ImageAttachingProvider:
 
 
 def _latest_first(request: ModelRequest) -> Iterator[Attachment]:
-    for entry in reversed(request.entries):
+    for entry in reversed(request.entries) if request.has_files else ():
         record = entry.record
         if isinstance(record, UserSaid | ToolFinished) and record.attachments:
             yield from filter(is_image, reversed(record.attachments))

@@ -14,7 +14,8 @@ from msgspec import Struct, field
 
 from hermes.agent.call_repair import repair_calls
 from hermes.agent.context.compress import Compressor
-from hermes.agent.context.transcript_messages import CONTINUE, notes_of
+from hermes.agent.context.shown import shown
+from hermes.agent.context.transcript_messages import CONTINUE
 from hermes.agent.run.calls import CallRunner, call_steps, close_lost_calls
 from hermes.agent.run.dispatch import Dispatcher, RoleModel
 from hermes.agent.run.links import LinkFilter
@@ -31,21 +32,19 @@ from hermes.domain.errors import FaultKind
 from hermes.domain.event import (
     AgentEvent,
     Ending,
-    Entry,
     Failed,
     FaultCause,
     Finished,
     ModelSaid,
     Notice,
     Record,
-    UserSaid,
 )
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import ModelRequest, Provider, Run
 from hermes.domain.session import Session
 from hermes.domain.tool import Tool
 from hermes.domain.toolbox import Toolbox
-from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
+from hermes.domain.transcript import TurnView, turn_entries, view_turn
 from hermes.domain.turn import Cause, EarlierMessage, TurnAction
 from hermes.domain.usage import Usage, priced
 from hermes.domain.word import replace
@@ -253,7 +252,7 @@ class AgentLoop:
         tools = () if closing else tuple(tool for name, tool in bench.tools.items() if name in wanted)
         deferred = () if closing else tuple(bench.tools[name] for name in sorted(bench.hidden))
         request = replace(self._request(run, tools, options), deferred=deferred)
-        named = {note for entry in request.entries for note in notes_of(entry.record)}
+        named = shown(run.transcript, run.memory).notes
         notes = await run.person_notes(named) if named else {}
         request = replace(request, note=closing or self._nudge(progress), notes=notes)
         room = None if self._compressor is None else ContextRoom(self._compressor, run, request)
@@ -309,16 +308,17 @@ class AgentLoop:
         model = guidance.model or run.session.model or self._model
         manner = self._manner(run.session, model)
         system = (self.system_prompt(run.session), manner.system, guidance.instructions)
-        entries = visible(run.transcript)
+        seen = shown(run.transcript, run.memory)
         if manner.effort and not options.effort:
             options = replace(options, effort=manner.effort)
         return ModelRequest(
             model=model,
             system="\n\n".join(words for words in system if words.strip()),
-            entries=entries,
+            entries=list(seen.entries),
             tools=tools,
-            shared=run.session.owner is None or _several_spoke(entries),
+            shared=run.session.owner is None or len(seen.authors) > 1,
             memory=run.memory,
+            has_files=seen.has_files,
             history=(*manner.history, *guidance.history),
             options=options,
             cache_key=sha256(run.session.id.encode()).hexdigest()[:32],
@@ -384,10 +384,3 @@ def _note(run: Run, view: TurnView, last: ModelSaid, *, cut: bool) -> str:
         names = ", ".join(dict.fromkeys(view.unknown))
         notes.append(f"{INTERRUPTED}: {names}.")
     return "\n".join(notes)
-
-
-def _several_spoke(entries: Sequence[Entry]) -> bool:
-    """Whether words of several people stand in a transcript, though it was begun by one of them."""
-    names = (entry.record.author for entry in entries if isinstance(entry.record, UserSaid))
-    first = next(filter(None, names), None)
-    return first is not None and any(name and name != first for name in names)

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Sequence
 
 from hermes.agent.context.compress import Compressor, WindowLimits, Wish
 from hermes.agent.context.cuts import Tail
+from hermes.agent.context.shown import shown
 from hermes.agent.context.tokens import fixed_tokens, prompt_tokens
 from hermes.domain.errors import FaultKind, ModelFault
 from hermes.domain.event import AgentEvent, Cleared, Entry, Failed, FaultCause, Finished, Notice, Summarised
 from hermes.domain.ports.agent import CompressionResult, ModelRequest, Run
-from hermes.domain.transcript import visible
 from hermes.domain.word import replace
 
 COMPRESSING = "The conversation is being compressed to fit into the model's window."
@@ -117,7 +117,7 @@ class ContextRoom:
     def wish(self, tail: Tail, *, goal: int = 0, focus: str = "") -> Wish:
         return Wish(
             session=self._run.session,
-            entries=visible(self._run.transcript),
+            entries=list(shown(self._run.transcript, self._run.memory).entries),
             model=self._request.model,
             size=self.size,
             fixed=self.fixed(),

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 from hermes.agent.call_repair import read_arguments
+from hermes.agent.context.shown import shown
 from hermes.domain.address import SourceKind
 from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
-from hermes.domain.outside import is_foreign, own_words
+from hermes.domain.outside import own_words
 from hermes.domain.ports.agent import Run
-from hermes.domain.transcript import turn_entries, visible
+from hermes.domain.transcript import turn_entries
 from hermes.domain.turn import Cause
 
 _READERS = frozenset({"read_file", "search_files", "terminal", "process"})
-_SCANNED = "outside"
 _HOST = re.compile(r"(?<![\w.\-@])[\w\-]+(?:\.[\w\-]+)*")
 _OPENING = r"(\[{<\"'«„“‘`*"
 _CLOSING = r".;:!?)\]}>\"'»”’`*…"
@@ -37,16 +37,8 @@ def has_read_foreign(run: Run) -> bool:
 
 
 def _sees_foreign(run: Run) -> bool:
-    """Looked up once for each record of a warm session."""
-    entries = run.transcript
-    kept = run.memory.get(_SCANNED)
-    count, last, found = kept if isinstance(kept, tuple) else (0, None, False)
-    if count > len(entries) or (count and entries[count - 1] is not last):
-        count, found = 0, False
-    found = found or any(map(is_foreign, entries[count:]))
-    run.memory[_SCANNED] = (len(entries), entries[-1] if entries else None, found)
-    # What was undone is seen no more.
-    return found and any(map(is_foreign, visible(entries)))
+    """What was undone is seen no more."""
+    return shown(run.transcript, run.memory).foreign
 
 
 def _has_read_files(entries: Sequence[Entry]) -> bool:

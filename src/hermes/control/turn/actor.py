@@ -32,7 +32,17 @@ from hermes.control.workers import IdleTimer, RunScope, wait_for_ring
 from hermes.domain.address import Source
 from hermes.domain.busy import is_interrupted, steered
 from hermes.domain.errors import Lost, UserError
-from hermes.domain.event import Asked, Entry, Failed, Finished, Record, Reset, Stopped, ToolFinished
+from hermes.domain.event import (
+    Asked,
+    Entry,
+    Failed,
+    Finished,
+    Record,
+    Reset,
+    Stopped,
+    Summarised,
+    ToolFinished,
+)
 from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import TurnId
 from hermes.domain.message import Attachment, Body
@@ -80,6 +90,7 @@ class SessionActor:
         self._prompt: FrozenPrompt | None = None
         self._spent: Failed | None = None
         self._session: Session | None = None
+        self._summed = False
         self._rulings: dict[tuple[TurnId, str], str] = {}
 
     # --- what others may do ---
@@ -144,6 +155,8 @@ class SessionActor:
                     lost, self._warm = True, await self._load()
         finally:
             self._actors.quarantine.settle(self._id)
+            if self._summed:
+                self._warm.trim()
             if self._warm.records:
                 self._actors.warm.keep(self._id, self._warm)
 
@@ -517,6 +530,7 @@ class SessionActor:
         if new:
             self._core.events.emit_records(turn.agent, self._id, new)
         for entry in new:
+            self._summed = self._summed or isinstance(entry.record, Summarised)
             feed.publish(entry)
 
     def _settle(self) -> None:

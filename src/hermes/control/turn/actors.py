@@ -31,6 +31,7 @@ from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import DueSession, UnreadableTurn
+from hermes.domain.transcript import MARKS, summed_upto, turn_entries
 from hermes.domain.turn import Turn
 
 log = logging.getLogger("hermes.session")
@@ -56,6 +57,15 @@ class WarmSession(Struct, kw_only=True):
     def add(self, entries: list[Entry]) -> None:
         self.records.extend(entries)
         self.bytes += sum(map(weigh, entries))
+
+    def trim(self) -> None:
+        """Let go of what a summary tells of, as if the session were read anew; the last turn stays whole."""
+        upto = summed_upto(entry for entry in self.records if isinstance(entry.record, MARKS))
+        first = turn_entries(self.records, self.records[-1].turn)[0].seq if self.records else 0
+        left = [entry for entry in self.records if entry.seq > min(upto, first - 1)]
+        if len(left) < len(self.records):
+            self.records, self.whole, self.bytes = [], False, _SESSION_BYTES
+            self.add(left)
 
 
 def weigh(entry: Entry) -> int:

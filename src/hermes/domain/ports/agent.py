@@ -107,6 +107,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     """Words of ours for the model, after everything else and in this one request only."""
     shared: bool = False
     """Several people speak in this session, so the model is told who says what."""
+    has_files: bool = True
+    """Whether files may be attached to something in the transcript."""
     memory: dict[str, object] = field(default_factory=dict)
     """`Run.memory`: where a provider may keep the encoded prompt of a warm session."""
     notes: Mapping[int, str] = field(default_factory=dict)
