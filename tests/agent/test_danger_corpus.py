@@ -341,3 +341,10 @@ def broken(command: str) -> str:
 )
 def test_some_are_never_run(command: str) -> None:
     assert judge_command(command, PLACE).never
+
+
+@pytest.mark.parametrize(
+    "command", ["\\\\rm -rf /", "\\\\\\rm -rf /", "sh -c '\\\\rm -rf /'", "eval '\\\\rm -rf /'"]
+)
+def test_an_escape_too_many_hides_no_program(command: str) -> None:
+    assert broken(command) == "delete.root"

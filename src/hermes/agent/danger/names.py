@@ -143,7 +143,8 @@ GNU = listed(
 
 def program_name(path: str) -> str:
     """By which name the tables know a program."""
-    name = path.rpartition("/")[2]
+    # Who wrote one escape too many meant the program, and another shell on the way may take it off.
+    name = path.rpartition("/")[2].lstrip("\\")
     if _WINDOWS.search(name):
         name = name.rpartition(".")[0].lower()
     elif name.isupper() and len(name) > 1 and name not in DOWNLOADS:

@@ -31,7 +31,7 @@ from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.settings.providers import ProviderModel, ProviderSettings
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
-from hermes.state.home.findings import SettingsFindings, is_slip, nearest
+from hermes.state.home.findings import SettingsFindings, nearest
 from hermes.state.settings import values
 from hermes.state.settings.key_places import not_a_section
 from hermes.state.settings.names import (
@@ -134,7 +134,7 @@ def _remedy(error: values.WrongValue, path: str) -> str:
     head = path.partition(".")[0]
     if head == "budgets" and not error.meant:
         return f"{values.MEANWHILE}nothing is spent where {one_line(path.rpartition('.')[0])} counts."
-    voided = path.rpartition(".")[0] if head in _VOIDED else head if head.startswith("routes[") else ""
+    voided = path.rpartition(".")[0] if head in _VOIDED else ""
     return (
         f"{values.MEANWHILE}{one_line(voided)} does not count."
         if voided and not error.meant
@@ -475,12 +475,12 @@ class SettingsReader:
             read = [self.route(item, f"{path}[{number}]") for number, item in enumerate(node.items)]
             return tuple(filter(None, read))
         if not (isinstance(node, YamlScalar) and (node.empty or node.unreadable)):
-            self.findings.problem(node.line, "routes must be a list.", "Begin each route with “- match:”.")
+            self.findings.stop(node.line, "routes must be a list.", "Begin each route with “- match:”.")
         return ()
 
     def route(self, node: YamlNode, path: str) -> declared.Route | None:
-        """A route with a mistake in it would match more than was meant, so it does not count at all."""
-        before = self.findings.count
+        """A route with a mistake in it would match more than was meant, or nothing: then nothing starts."""
+        before, known = self.findings.count, len(self.findings.problems)
         given = self.fields(declared.Route, node, path)
         pairs = node.pairs if isinstance(node, YamlMapping) else {}
         lacks = [name for name in ("match", "agent") if name not in pairs or _is_blank(pairs[name][1])]
@@ -494,9 +494,7 @@ class SettingsReader:
             self.no_such_platform(self.lines[f"{path}.match.platform"], platform)
         if self.findings.count == before:
             return declared.Route(**given)
-        if any(name == "backend" or is_slip(name, "backend") for name in pairs):
-            remedy = "Put the route right, or take it out."
-            self.findings.stop(node.line, f"{path} has a mistake, so its backend would not hold.", remedy)
+        self.findings.stop_for(known)
         return None
 
     def no_such_platform(self, line: int, name: str) -> None:
