@@ -36,6 +36,17 @@ def until(what: Callable[[], bool], seconds: float = 40.0) -> None:
         time.sleep(0.05)
 
 
+def test_a_changed_boundary_is_named(home: Path) -> None:
+    route = "routes:\n- match: {platform: webhook}\n  agent: main\n  backend: bubblewrap\n"
+    with gateway(home):
+        (home / "config.yaml").write_text(f"{BEFORE}{route}")
+        told = hermes(home, "config", "apply")
+        assert told.code == 0 and "routes" in told.out, told
+        named = [line for line in told.out.splitlines() if line.startswith("Sandbox of")]
+        assert named and all("routes[0]" in line and "bubblewrap" in line for line in named)
+        assert "Sandbox" not in hermes(home, "config", "apply").out
+
+
 def test_a_change_is_adopted_as_a_whole_or_not_at_all(home: Path) -> None:
     with gateway(home) as running:
         assert hermes(home, "config", "apply").out.startswith("No setting has changed. The gateway looks")

@@ -493,6 +493,7 @@ class App:
             adopt=adopt,
             retry=retry,
             tell=status.tell_more,
+            bounds=self._agents.backends.boundaries,
         )
 
     async def _retire(self, factory: AgentFactory) -> None:

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,13 @@ _AT_START = frozenset({
     "gateway.watch_config", "sessions.write_json", "platforms.api_server", "platforms.webhook",
 })  # fmt: skip
 _AT_START_WHOLE = ("plugins",)
+_BOUNDING = ("terminal", "routes")
 
 
 class SettingsGenerations:
     """`read` reads the files, `adopt` builds what depends on them and puts it in place, or raises and changes
     nothing; `retry` tries again what could not be built, for its reason may be outside these files; `tell`
-    shows a fact of the gateway."""
+    shows a fact of the gateway; `bounds` are the boundaries that settings give to commands."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class SettingsGenerations:
         adopt: Callable[[LoadedSettings], Awaitable[None]],
         retry: Callable[[], None],
         tell: Callable[[Mapping[str, Any]], None],
+        bounds: Callable[[Settings], Awaitable[Sequence[dict[str, Any]]]],
     ) -> None:
         self._home = home
         self._core = core
@@ -64,6 +66,7 @@ class SettingsGenerations:
         self._adopt = adopt
         self._retry = retry
         self._tell = tell
+        self._bounds = bounds
         self._changing = asyncio.Lock()
 
     async def apply(self) -> SettingsReport:
@@ -84,8 +87,16 @@ class SettingsGenerations:
                 log.warning("settings.refused generation=%d why=%s", generation, why, exc_info=foreign)
                 self._tell({"settings_problem": str(why)})
                 raise why from error
+            bounds = await self._new_bounds(loaded.settings, changed)
             self._retry()
-            return self._adopted(loaded, changed)
+            return self._adopted(loaded, changed, bounds)
+
+    async def _new_bounds(self, settings: Settings, changed: Sequence[str]) -> tuple[dict[str, Any], ...]:
+        """The boundaries that are others than before."""
+        if not any(key.startswith(_BOUNDING) for key in changed):
+            return ()
+        before = await self._bounds(self._loaded.settings)
+        return tuple(fact for fact in await self._bounds(settings) if fact not in before)
 
     def _check(self, loaded: LoadedSettings) -> tuple[str, ...]:
         """The keys that changed. A mistake with which this gateway started is no reason to refuse."""
@@ -104,7 +115,9 @@ class SettingsGenerations:
             changed.append(AUTH_FILE)
         return tuple(changed)
 
-    def _adopted(self, loaded: LoadedSettings, changed: tuple[str, ...]) -> SettingsReport:
+    def _adopted(
+        self, loaded: LoadedSettings, changed: tuple[str, ...], bounds: tuple[dict[str, Any], ...]
+    ) -> SettingsReport:
         core, start, now = self._core, self._start, loaded.settings
         self._loaded = loaded
         waits = tuple(key for key in differences(start, now) if _waits(key, start, now))
@@ -112,7 +125,9 @@ class SettingsGenerations:
             core.events.emit(SettingsAdopted(generation=core.live.generation))
             log.info("settings.adopted generation=%d keys=%s", core.live.generation, ",".join(changed))
         self._tell({"settings_problem": "", "settings_generation": core.live.generation})
-        return SettingsReport(generation=core.live.generation, changed=changed, waits=waits)
+        return SettingsReport(
+            generation=core.live.generation, changed=changed, waits=waits, boundaries=bounds
+        )
 
     async def watch(self) -> None:
         """Apply what changes in the files, also what changed since this gateway read them at its start."""

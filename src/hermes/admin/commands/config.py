@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes import plugins
+from hermes.admin.shell.boundary_lines import boundary_lines
 from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
 from hermes.domain.errors import SettingsError, UserError
@@ -184,6 +185,8 @@ def _apply(command: CliCommand) -> None:
     if report.waits:
         restart = console.spell("hermes gateway restart")
         console.line(f"Takes effect after a restart ({restart}): {list_some(report.waits)}.")
+    for line in boundary_lines(report.boundaries):
+        console.line(f"Sandbox of {line}")
 
 
 def _check(command: CliCommand) -> int:

@@ -270,6 +270,10 @@ class GatewayBackends:
             "sandboxes": [] if probes is None else [*probe_facts(probes)],
         }
 
+    async def boundaries(self, settings: Settings) -> list[dict[str, Any]]:
+        """Those that commands would have with these settings, in worlds that nobody has seen yet."""
+        return boundary_facts(settings, await self.probes.get())
+
     def _worlds(self) -> dict[tuple[str, NetworkRules], World]:
         kept = tuple(self._kept.items())
         return {(key[1], key[4]): each.world for key, each in kept if each.world is not None}

@@ -4,6 +4,8 @@ settings of its claim."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from hermes.domain.settings.settings import Settings
@@ -24,9 +26,11 @@ class LiveSettings:
 
 
 class SettingsReport(Struct, frozen=True, kw_only=True):
-    """What became of a change: the keys that `changed`, and those among them that count only after a restart.
-    Generation 0 says that no gateway runs, so that they were only checked."""
+    """What became of a change: the keys that `changed`, those among them that count only after a restart, and
+    the `boundaries` that hold somebody's commands from now on, as status tells of them. Generation 0 says
+    that no gateway runs, so that the settings were only checked."""
 
     generation: int
     changed: tuple[str, ...] = ()
     waits: tuple[str, ...] = ()
+    boundaries: tuple[dict[str, Any], ...] = ()
