@@ -37,9 +37,9 @@ class SettingsFindings:
         if len(self.stops) < MOST_FINDINGS:
             self.stops.append(SettingsError(message, file=self.file, line=line, hint=hint))
 
-    def stop_for(self, known: int) -> None:
-        """The gateway does not start with what was found besides so many problems."""
-        new = self.problems[known:] or self.problems[-1:]  # a full list has room for no more
+    def stop_for(self, earlier: int) -> None:
+        """The gateway does not start with what was found after so many earlier problems."""
+        new = self.problems[earlier:] or self.problems[-1:]  # a full list has room for no more
         self.stops += new[: MOST_FINDINGS - len(self.stops)]
 
     def note(self, line: int | None, message: str, hint: str = "") -> None:

@@ -480,7 +480,7 @@ class SettingsReader:
 
     def route(self, node: YamlNode, path: str) -> declared.Route | None:
         """A route with a mistake in it would match more than was meant, or nothing: then nothing starts."""
-        before, known = self.findings.count, len(self.findings.problems)
+        before, earlier = self.findings.count, len(self.findings.problems)
         given = self.fields(declared.Route, node, path)
         pairs = node.pairs if isinstance(node, YamlMapping) else {}
         lacks = [name for name in ("match", "agent") if name not in pairs or _is_blank(pairs[name][1])]
@@ -494,7 +494,7 @@ class SettingsReader:
             self.no_such_platform(self.lines[f"{path}.match.platform"], platform)
         if self.findings.count == before:
             return declared.Route(**given)
-        self.findings.stop_for(known)
+        self.findings.stop_for(earlier)
         return None
 
     def no_such_platform(self, line: int, name: str) -> None:
