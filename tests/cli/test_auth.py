@@ -21,6 +21,7 @@ from hermes.domain.errors import FaultKind, HermesError, NeedsLogin, UserError
 from hermes.domain.word import replace
 from hermes.state.home.credentials import AUTH_FILE, CredentialFile
 from hermes.testing.login_server import FakeLoginServer
+from tests.cli.command import gateway, hermes
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 
@@ -240,3 +241,15 @@ def test_the_account_of_a_token_goes_along_to_codex_only() -> None:
     assert account_headers("https://api.openai.com/v1", token) == {}
     assert account_headers("https://chatgpt.com/backend-api/codex", "sk-plain") == {}
     assert claims_of("a.b.c") == {} and claims_of(f"e30.{claims}.x")
+
+
+def test_a_gateway_that_runs_adopts_a_key(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    folder.mkdir(mode=0o700)
+    (folder / "config.yaml").write_text("model: {provider: openrouter, default: some/model}\n")
+    with gateway(folder) as running:
+        added = hermes(folder, "auth", "add", "openrouter", "--api-key", "sk-or-v1-later-secret")
+        assert added.code == 0 and "The running gateway has adopted it." in added.err, added
+        state = json.loads((folder / "gateway_state.json").read_text())
+        assert "some/model by OpenRouter" in state["model"]
+        assert "later-secret" not in running.err

@@ -21,7 +21,7 @@ from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import Submission
 from hermes.domain.clock import SystemClock
 from hermes.domain.credential import Credential, CredentialKind
-from hermes.domain.errors import NeedsLogin, Unreachable
+from hermes.domain.errors import FaultKind, ModelFault, NeedsLogin, Unreachable
 from hermes.domain.event import Entry, Failed, ModelSaid, Notice
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.declaring import Secret
@@ -31,7 +31,9 @@ from hermes.state.home.credentials import AUTH_FILE, CredentialFile
 from hermes.state.settings.loader import load_settings
 from hermes.state.settings.secrets import Secrets
 from hermes.testing.clock import FakeClock
+from hermes.testing.harness import Journey
 from hermes.testing.login_server import FakeLoginServer
+from hermes.testing.model import Say
 from hermes.testing.model_script import Cut, Pace, Reply, RetryAfter, Said, failure
 from hermes.testing.model_script import ModelRequest as Asked
 from hermes.testing.model_server import FakeModelServer
@@ -222,6 +224,17 @@ async def test_a_time_that_the_service_named_is_kept_over_a_restart(tmp_path: Pa
                 end = (await say(app))[-1]
                 assert isinstance(end, Failed) and "UTC" in end.reason, "it says until when"
         assert len([request for request in server.requests if request.method == "POST"]) == 1
+
+
+async def test_a_chat_is_told_that_it_waits(tmp_path: Path) -> None:
+    limited = ModelFault("limited", kind=FaultKind.LIMITED_UNTIL, after=40.0)
+    script, clock = [Say(error=limited), Say(text="here I am")], FakeClock()
+    async with Journey(folder=tmp_path, script=script, clock=clock) as chat:
+        chat.world.write("hello")
+        await clock.advance(2)
+        await chat.until_seen("⏳ The model's service asks to wait 40 seconds.")
+        await clock.advance(41)
+        await chat.until_seen("here I am")
 
 
 # --- logins ---

@@ -173,7 +173,8 @@ def _tell(entry: Entry) -> str:
             return f"message, {len(record.text)} characters"
         case ModelSaid():
             calls = f", {len(record.calls)} tool calls" if record.calls else ""
-            return f"reply, {len(record.text)} characters{calls}"
+            by = f", by {record.model} at {record.via}" if record.via else ""
+            return f"reply, {len(record.text)} characters{calls}{by}"
         case ToolStarted():
             return f"tool {record.name} started ({record.effect.value})"
         case ToolFinished():

@@ -7,12 +7,15 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from hermes.domain.event import ModelSaid, ToolFinished, TurnEnd
+from hermes.domain.event import ModelSaid, Retrying, ToolFinished, TurnEnd
 from hermes.domain.tool import ToolCall
 from hermes.domain.word import replace
 from hermes.stream.fold.directives import is_silence, may_be_silence, without_directives
 from hermes.stream.fold.steps import RemainingText, Steps, was_cut
 from hermes.stream.fold.tool_lines import ProgressLevel, ToolLine, ToolState, chat_lines, tool_state
+
+LONG_WAIT = 5.0
+"""Seconds from which on a chat is told that it waits."""
 
 
 class TextEntry(Struct, frozen=True, kw_only=True):
@@ -27,6 +30,8 @@ class Fold(Steps[None]):
         super().__init__(None, show_internal=True)
         self._blocks: list[TextEntry | ToolLine] = []
         self._continues = False
+        self._wait = ""
+        self._wait_since: tuple[int, int] = (0, 0)
 
     @property
     def text(self) -> str:
@@ -48,7 +53,20 @@ class Fold(Steps[None]):
                 shown.append(chat_lines(tools, progress, length))
             elif interim or blocks[-1] is last:
                 shown.extend(block.text for block in blocks if isinstance(block, TextEntry))
+        if self._wait and progress is not ProgressLevel.OFF and self._wait_since == self._progress:
+            shown.append(self._wait)
         return "\n\n".join(part for part in shown if part)
+
+    @property
+    def _progress(self) -> tuple[int, int]:
+        """Changes with everything that is said or done."""
+        return self.seq, len(self._shown.text)
+
+    def _retrying(self, retry: Retrying) -> None:
+        """A long wait is shown until something is said again; short ones are nobody's concern."""
+        seconds = f"{retry.after:.0f} seconds"
+        self._wait = f"⏳ The model's service asks to wait {seconds}." if retry.after >= LONG_WAIT else ""
+        self._wait_since = self._progress
 
     def _paragraphs(self) -> Iterator[TextEntry | ToolLine]:
         blocks = list(self._blocks)
