@@ -72,6 +72,8 @@ class Runtime(Struct, frozen=True, kw_only=True):
     """Puts files that came with messages where commands see them; None where they see the media folder."""
     facts: Callable[[str], ModelFacts] = lambda model: ModelFacts()
     """What is known of a model, or of the agent's own (an empty name)."""
+    describe: Callable[[Attachment], Awaitable[tuple[str, Usage]]] | None = None
+    """Describes a picture in words, for a model that sees none; None where no model is set for that."""
     title: MakeTitle | None = None
     """Makes titles for its sessions; None where they get none."""
     transcribe: Callable[[Attachment], Awaitable[str]] | None = None

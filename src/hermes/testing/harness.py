@@ -44,6 +44,7 @@ from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
 from hermes.domain.toolbox import Limits, Toolbox
+from hermes.domain.usage import Usage
 from hermes.state.files.media import MediaFiles
 from hermes.state.files.outgoing import OutgoingFiles
 from hermes.state.store.writer import SqliteStore
@@ -127,6 +128,8 @@ class Journey:
     facts: ModelFacts = field(default_factory=ModelFacts)
     title: MakeTitle | None = None
     """Makes titles for sessions."""
+    describe: Callable[[Attachment], Awaitable[tuple[str, Usage]]] | None = None
+    """Describes pictures for a model that sees none."""
     channel_names: Callable[[], Aliases] = dict
     account: str = "fake"
     connect_platform: Callable[[], Platform] | None = None
@@ -206,7 +209,7 @@ class Journey:
         media = MediaFiles(self.folder / "media", store, self.clock)
         compressor = None if self.window is None else self._compressor()
         loop = AgentLoop(
-            provider=ImageAttachingProvider(self.model, media),
+            provider=ImageAttachingProvider(self.model, media, lambda model: self.facts),
             toolbox=toolbox,
             model="scripted",
             system=SYSTEM,
@@ -235,6 +238,7 @@ class Journey:
             compression=compressor,
             transcribe=self.transcribe,
             title=self.title,
+            describe=self.describe,
             facts=lambda model: self.facts,
         )
 

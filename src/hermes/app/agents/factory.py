@@ -248,7 +248,6 @@ class AgentFactory:
             compressor=compressor,
             cache_ttl=settings.prompt_caching.cache_ttl,
         )
-        jobs = None if self._overrides.in_memory else self._jobs(profile, backends)
         return Runtime(
             profile=profile,
             agent=BoundAgent(loop, backends),
@@ -256,12 +255,13 @@ class AgentFactory:
             model=self.models.title(profile),
             facts=partial(self.models.facts_of, agent),
             title=self.models.titler(agent, clock),
+            describe=self.models.describer(agent, clock),
             prompt=prompt.freeze,
             compression=compressor,
             workspace=str(workspace),
             toolbox=toolbox,
             media=media,
-            jobs=jobs,
+            jobs=None if self._overrides.in_memory else self._jobs(profile, backends),
             take_file=self._around.messaging.files(profile, backend, media, scopes),
             bring_file=backends.bring,
             processes=backends.processes,

@@ -10,14 +10,27 @@ from hermes.control.commands.registry import CommandCall, CommandReply, CommandR
 from hermes.control.usage import LONGEST_REPORT, UsageLine, UsageQuery, UsageReport, count_usage, usage_line
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import Refused, UserError
+from hermes.domain.event import ModelSaid
 from hermes.domain.spending import BudgetAccount, accounts_of, spender_of
-from hermes.domain.usage import CostStatus, UsageGroup, UsageSum, total_of
+from hermes.domain.usage import CacheMiss, CostStatus, UsageGroup, UsageSum, total_of
+
+_LATEST = 12
+_MISSES = {
+    CacheMiss.BELOW_FLOOR: "it is still shorter than what this model caches",
+    CacheMiss.FIRST_CALL: "it was the first one",
+    CacheMiss.EXPIRED: "the one before was too long ago",
+    CacheMiss.MODEL_CHANGED: "another model was asked than before",
+    CacheMiss.TOOLS_CHANGED: "the tools changed",
+    CacheMiss.PREFIX_CHANGED: "something said before is told differently now, as after a summary or an undo",
+    CacheMiss.UNEXPLAINED: "nothing changed, so the service did not keep it",
+}
 
 
 class _Spent(Struct, frozen=True, kw_only=True):
     session: Sequence[UsageGroup]
     today: Sequence[UsageGroup]
     budgets: Sequence[str]
+    latest: Sequence[str]
 
 
 async def _count(request: CommandRequest) -> _Spent:
@@ -32,7 +45,22 @@ def _spent(call: CommandCall) -> _Spent:
         session=call.tx.usage.of_session(call.session.id),
         today=call.tx.usage.sums(("model",), today, today, spender.person),
         budgets=[_left(call, account) for account in accounts],
+        latest=_latest(call),
     )
+
+
+def _latest(call: CommandCall) -> list[str]:
+    """What is to be known of the last reply: who gave it in the place of the agent's model, and why its
+    prompt was not cached."""
+    entries = call.tx.journal.read(call.session.id, most=_LATEST, newest=True)
+    replies = [entry.record for entry in reversed(entries) if isinstance(entry.record, ModelSaid)]
+    last = next((reply for reply in replies if reply.model), None)
+    if last is None:
+        return []
+    lines = [f"The last answer came from {last.model} by {last.via.partition('#')[0]}."] if last.via else []
+    if last.cache_miss is not None:
+        lines.append(f"Its prompt was not found in the cache: {_MISSES[last.cache_miss]}.")
+    return lines
 
 
 def _left(call: CommandCall, account: BudgetAccount) -> str:
@@ -54,7 +82,7 @@ def usage(call: CommandCall) -> CommandReply:
     if len(spent.session) > 1:
         lines += [f"- {_who(group)}: {usage_words(group.used)}" for group in spent.session]
     lines.append(f"You, today: {usage_words(today)}.")
-    lines += spent.budgets
+    lines += [*spent.latest, *spent.budgets]
     return CommandReply(text="\n".join(lines))
 
 

@@ -335,8 +335,13 @@ class Submitter(Struct, frozen=True, kw_only=True):
     async def ask(self, runtime: Runtime, words: Submission) -> SubmittedTurn:
         """Store the words; the feed of a new turn is open before this returns."""
         with self.actors.workers.hold_place() as free:
-            core, at_once = self.actors.core, free and self._may_begin(words)
+            core = self.actors.core
             words = replace(words, input=concealed(words.input, core.conceal.loaded))
+            if runtime.describe is not None and runtime.facts(words.input.guidance.model).images is False:
+                # They are looked at before the turn begins, like those of chats.
+                files = tuple(replace(file, pending=bool(file.sha256)) for file in words.input.attachments)
+                words = replace(words, input=replace(words.input, attachments=files))
+            at_once = free and self._may_begin(words)
             if words.at_once and not free:
                 repeated = await runtime.store.read(lambda tx: asked_before(tx, words.request))
                 if repeated is None:

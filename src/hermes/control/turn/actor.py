@@ -23,6 +23,7 @@ from hermes.control.turn.actors import ActorKey, Actors, WarmSession
 from hermes.control.turn.budgets import BudgetGate, gate_of, spend
 from hermes.control.turn.children import CHILD, follow_family
 from hermes.control.turn.claim import WENT_WRONG, Claim, ClaimTurn, NextStep, ended_by, told_before
+from hermes.control.turn.descriptions import describe_picture
 from hermes.control.turn.gates import rule_turn
 from hermes.control.turn.inbound_files import write_down
 from hermes.control.turn.questions import standing_of
@@ -51,6 +52,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.session import FrozenPrompt, Session
 from hermes.domain.transcript import number_records, turn_entries, view_turn
 from hermes.domain.turn import Turn, TurnState
+from hermes.domain.usage import AuxiliaryCall
 from hermes.domain.word import replace
 from hermes.stream.fold.display import display_for, dress_answer, footer_line
 
@@ -297,21 +299,23 @@ class SessionActor:
         try:
             for file in turn.input.attachments:
                 if file.pending:
-                    got = await self._pull(lambda file=file: self._got(turn, file))  # type: ignore[misc]
-                    notified = await self._runtime.store.write(write_down(turn, file, got, self._core.clock))
-                    if notified:
+                    got, call = await self._pull(lambda file=file: self._got(turn, file))  # type: ignore[misc]
+                    writing = write_down(turn, file, got, self._core.clock, call, self._budgets())
+                    if await self._runtime.store.write(writing):
                         self._actors.delivery.ring_reply(turn)
         except _Interrupted as interrupted:
             log.info("turn.not_fetched turn=%s why=%s", turn.id, interrupted.reason)
         finally:
             self._running, self._fetching = None, False
 
-    async def _got(self, turn: Turn, file: Attachment) -> Attachment:
+    async def _got(self, turn: Turn, file: Attachment) -> tuple[Attachment, AuxiliaryCall | None]:
         try:
-            return await self._actors.fetcher.get(turn, file, self._runtime)
+            got = await self._actors.fetcher.get(turn, file, self._runtime)
+            return await describe_picture(turn, got, self._runtime, self._budgets(), self._core.clock.now())
         except Exception as error:  # a broken adapter must not keep the words from being answered
             log.exception("turn.fetch_broke turn=%s", turn.id)
-            return replace(file, pending=False, problem=f"something went wrong ({type(error).__name__})")
+            problem = f"something went wrong ({type(error).__name__})"
+            return replace(file, pending=False, problem=problem), None
 
     # --- a turn ---
 

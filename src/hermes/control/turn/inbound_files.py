@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from hermes.control.core import Runtime
 from hermes.control.outbound.notices import notify
+from hermes.control.turn.budgets import BudgetGate
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.message import Attachment, MediaKind, media_kind, transfer_seconds
@@ -20,8 +21,10 @@ from hermes.domain.ports.platform import Fetches, Platform
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import MediaItem
 from hermes.domain.settings.live import LiveSettings
+from hermes.domain.spending import turn_spender
 from hermes.domain.text import one_line, size_told, storable
 from hermes.domain.turn import Turn, TurnState
+from hermes.domain.usage import AuxiliaryCall
 from hermes.domain.word import replace
 
 MOST_FILES = 20
@@ -144,15 +147,27 @@ async def _brought(turn: Turn, item: MediaItem, runtime: Runtime) -> tuple[str |
         return None, f"commands do not see it: {_reason(str(error))}"
 
 
-def write_down(turn: Turn, file: Attachment, got: Attachment, clock: Clock) -> Callable[[Tx], bool]:
+def write_down(
+    turn: Turn,
+    file: Attachment,
+    got: Attachment,
+    clock: Clock,
+    call: AuxiliaryCall | None = None,
+    budgets: BudgetGate | None = None,
+) -> Callable[[Tx], bool]:
     """A unit that puts what came of a file into its turn, and tells the person if it could not be got; its
-    result is whether somebody is told. Pieces that came meanwhile stay as they are."""
+    result is whether somebody is told. Pieces that came meanwhile stay as they are. `call` is what a model
+    took that described it."""
 
     def write(tx: Tx) -> bool:
         current = tx.turns.get(turn.id)
         files = [] if current is None else list(current.input.attachments)
         if current is None or current.state is not TurnState.ACCEPTED or file not in files:
             return False
+        if call is not None:
+            tx.usage.note(call)
+            if budgets is not None:
+                budgets.spend_beside(tx, turn_spender(turn), call.usage)
         place = files.index(file)
         files[place] = got
         tx.turns.save(
