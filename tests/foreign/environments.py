@@ -78,7 +78,8 @@ def _install(python: Path, lock: Path) -> None:
     if uv is None:
         _run(str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", str(lock))
     else:
-        _run(uv, "pip", "install", "--quiet", "--python", str(python), "--require-hashes", "-r", str(lock))
+        named = ("--require-hashes", "--no-deps", "-r", str(lock))
+        _run(uv, "pip", "install", "--quiet", "--python", str(python), *named)
 
 
 def _uv() -> str | None:

@@ -8,13 +8,16 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from msgspec import Struct
 
+from hermes.admin.commands.platform_packages import FURTHER_EXTRAS, install_extra, is_installed
 from hermes.admin.shell.command import CliCommand, declare
 from hermes.admin.shell.output import Column
 from hermes.agent.models.catalogue import SOURCE, ModelCatalogue, trim
 from hermes.agent.models.choose import ModelAccess, ModelChoice
+from hermes.agent.models.local import gguf_problem
 from hermes.agent.models.registry import Models
 from hermes.agent.models.servers import NO_PROBE, fetch_json, list_models
 from hermes.app.agents.model_places import CACHE_FOLDER, ModelPlaces
@@ -23,7 +26,8 @@ from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.models import ModelOption, describe_facts
-from hermes.domain.providers import CUSTOM, PROVIDERS, ProviderAuth, find_provider
+from hermes.domain.providers import CUSTOM, LOCAL, PROVIDERS, ProviderAuth, find_provider
+from hermes.domain.settings.settings import LOCAL_WINDOW
 from hermes.domain.word import replace
 from hermes.plugins import platform_manifests, providers
 from hermes.state.home.homes import prepare_home
@@ -35,7 +39,7 @@ _LIST_SECONDS = 10.0
 _FETCH_SECONDS = 30.0
 _MOST_SHOWN = 40
 _ARGUMENTS = {
-    "[name]": "the model, or a part of its name, also as `provider:model`; `list` lists those there are",
+    "[name]": "the model, or a part of its name, also as `provider:model`; or a GGUF file; `list` lists them",
     "--provider P": "at this provider",
     "--global": "for every session that has none of its own; so it always is from here",
     "--refresh": "fetch anew what is published of models",
@@ -64,6 +68,8 @@ def run(command: CliCommand) -> None:
         _refresh(command)
     if asked.name == "list":
         _list(command)
+    elif (asked.name or "").lower().endswith(".gguf"):
+        _use_file(command, asked.name)
     elif asked.name or asked.provider:
         _adopt(command, asyncio.run(_find(command, asked.name or "", asked.provider or "")))
     elif asked.refresh:
@@ -116,6 +122,21 @@ def _show(command: CliCommand) -> None:
     command.console.line(choice.line)
     for line in filter(None, (describe_facts(option.facts), choice.hint)):
         command.console.line(line)
+
+
+def _use_file(command: CliCommand, name: str) -> None:
+    """A model from a file; what runs it is installed if it is missing."""
+    path = Path(name).expanduser().absolute()
+    if problem := gguf_problem(str(path)):
+        raise UserError(f"{problem}.", hint="Give the path of a complete GGUF file.")
+    extra, home = FURTHER_EXTRAS[LOCAL], prepare_home(command.home)
+    if not is_installed(extra):
+        install_extra(extra, LOCAL, command.console)
+    for key, value in (("path", str(path)), ("default", path.stem), ("provider", LOCAL)):
+        set_setting(home, f"model.{key}", value)
+    command.console.line(f"The default model is now {path.stem}, run on this machine.")
+    window = _loaded(command).settings.model.context_length or LOCAL_WINDOW
+    command.console.line(f"It reads {window:,} tokens; model.context_length sets another size.")
 
 
 # --- lists

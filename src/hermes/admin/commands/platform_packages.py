@@ -19,8 +19,11 @@ from hermes.domain.capabilities import PackageExtra
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 
-FURTHER_EXTRAS = {"socks": PackageExtra(name="socks", modules=("aiohttp_socks",))}
-"""What is needed for no single platform: proxies."""
+FURTHER_EXTRAS = {
+    "socks": PackageExtra(name="socks", modules=("aiohttp_socks",)),
+    "local": PackageExtra(name="local", modules=("xllamacpp",)),
+}
+"""What is needed for no single platform: proxies, models from files."""
 _LOCKS = Path(__file__).parents[1] / "extras"
 _MADE_BY_US = "made-by-hermes"
 _PACKAGE = re.compile(r"^([\w.-]+)==", re.MULTILINE)

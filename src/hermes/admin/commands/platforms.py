@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("list", "List the platforms, and which of them are used.", _list, JSON)
     add("show", "Show what a platform can do, what it needs, and what is set.", _show, JSON | name)
     setup_arguments(add("setup", "Ask for a platform's settings, test them, and save them.", setup))
-    packages = {"name": "the platform, like email, or socks for proxies of that kind"}
+    packages = {"name": "the platform, like email; or socks (such proxies), local (models from files)"}
     add("install", "Install the packages that only this platform needs.", _install, packages)
     email = {"name": "the platform, like email, or an account of it, like email@work"}
     add("login", "Log in to a platform by hand, and save the token.", _login, email)

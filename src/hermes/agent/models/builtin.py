@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hermes.agent.models.choose import is_local
 from hermes.agent.models.formats import load_format
 from hermes.domain.ports.agent import Provider
-from hermes.domain.providers import CHAT_COMPLETIONS
+from hermes.domain.providers import CHAT_COMPLETIONS, LOCAL
 from hermes.domain.settings.providers import EndpointOptions
 from hermes.domain.settings.settings import ModelSettings
 from hermes.domain.word import replace
@@ -65,4 +65,10 @@ def make_demo(settings: ModelSettings) -> Provider:
     return DemoProvider()
 
 
-BUILT_IN = {OPENAI_COMPATIBLE: make_openai_compatible, DEMO: make_demo}
+def make_local(settings: ModelSettings) -> Provider:
+    from hermes.agent.models.local import LocalModelProvider
+
+    return LocalModelProvider(settings)
+
+
+BUILT_IN = {OPENAI_COMPATIBLE: make_openai_compatible, DEMO: make_demo, LOCAL: make_local}

@@ -38,6 +38,7 @@ class ModelAccess(StrEnum):
     HTTP = "http"
     GIVEN = "given"
     PLUGIN = "plugin"
+    FILE = "file"
     DEMO = "demo"
     NONE = "none"
 
@@ -81,6 +82,8 @@ class ModelChoice(Struct, frozen=True, kw_only=True):
                 return f"{self.model or 'a model'}, {self.why}"
             case ModelAccess.PLUGIN:
                 return f"{self.model or 'its own choice'} by the plugin {self.provider}: {self.why}"
+            case ModelAccess.FILE:
+                return f"{self.model}, run on this machine: {self.why}"
             case ModelAccess.HTTP:
                 return f"{self.model} by {self.title} at {shown_url(self.base_url)}: {self.why}"
 
@@ -100,6 +103,10 @@ def choose(
         return _demo("model.provider says so")
     if provider in plugins:
         return _plugin(settings, provider, "model.provider says so")
+    if provider == LOCAL and settings.path:
+        name = settings.default or settings.path.rpartition("/")[2].removesuffix(".gguf")
+        why = f"model.path is {one_line(settings.path, 200)}"
+        return ModelChoice(way=ModelAccess.FILE, model=name, provider=LOCAL, title="this machine", why=why)
     if provider != AUTO:
         return _named(settings, provider, stored)
     if settings.base_url:
@@ -209,6 +216,7 @@ def _named(settings: ModelSettings, provider: str, stored: Collection[str]) -> M
         return _serviced(settings, replace(own, auth=ProviderAuth.NONE), why, stored)
     if provider in (CUSTOM, LOCAL):
         hint = "hermes config set model.base_url http://…/v1"
+        hint += ", or for a file: hermes model ./some.gguf" * (provider == LOCAL)
         return _none(f"{why}, and no address is set", hint, provider=provider)
     return _none(
         f"the provider “{one_line(provider, 40)}” is not known",

@@ -145,7 +145,7 @@ class Models:
                 return self._provider(DEMO, settings)
             case ModelAccess.NONE | ModelAccess.GIVEN:
                 return UnavailableProvider(choice)
-            case ModelAccess.PLUGIN:
+            case ModelAccess.PLUGIN | ModelAccess.FILE:
                 return self._provider(choice.provider, settings)
             case ModelAccess.HTTP:
                 reached = replace(
@@ -161,15 +161,17 @@ class Models:
         """Agents that reach a service in the same way share its provider, and with it the connections."""
         if name not in self._plugins:
             # The model is named in each request, and what is known of it is none of a provider's business.
-            settings = replace(settings, default="", provider=name, context_length=None)
+            window = settings.context_length if settings.path else None
+            settings = replace(settings, default="", provider=name, context_length=window)
         key = (name, settings)
         if shared and key in self._made:
             return self._made[key]
         make = self._makers[name]
         foreign = name in self._plugins
         made = ForeignProvider(name, make, settings, self._redact) if foreign else make(settings)
-        if self._tell is not None and settings.base_url:
-            made = WatchedProvider(made, settings.base_url, self._tell)
+        place = settings.base_url or settings.path
+        if self._tell is not None and place:
+            made = WatchedProvider(made, place, self._tell)
         if shared:
             self._made[key] = made
         return made

@@ -22,7 +22,7 @@ from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.providers import PROVIDERS, find_provider, split_model
 from hermes.domain.settings.providers import EndpointOptions
-from hermes.domain.settings.settings import ModelSettings
+from hermes.domain.settings.settings import LOCAL_WINDOW, ModelSettings
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.state.settings.loader import LoadedSettings
@@ -97,14 +97,16 @@ class ModelPlaces:
         """What is known of the model of a choice, or of what the settings name before anything is chosen."""
         model = settings.default if choice is None else choice.model or settings.default
         url, provider = ("", settings.provider) if choice is None else (choice.base_url, choice.provider)
+        of_file = choice is not None and choice.way is ModelAccess.FILE
+        usual = LOCAL_WINDOW if of_file else None
         return model_facts(
             model,
             replace(settings, default=model),
             fact_settings(provider, self._loaded.settings),
             catalogue=self.catalogue,
             provider=provider,
-            local=is_local(url),
-            window=self._windows.get(f"{model}@{url}", (None, False))[0],
+            local=is_local(url) or of_file,
+            window=self._windows.get(f"{model}@{settings.path if of_file else url}", (usual, False))[0],
         )
 
     # --- what providers say

@@ -313,7 +313,7 @@ class AgentModels:
         self._chains[agent] = []
         for settings in fallback_models(agent, self._loaded):
             choice = await self._choose(agent, settings)
-            usable = choice.way in (ModelAccess.HTTP, ModelAccess.PLUGIN)
+            usable = choice.way in (ModelAccess.HTTP, ModelAccess.PLUGIN, ModelAccess.FILE)
             if not usable or _is_same(choice, chosen):
                 why = "the agent's own" if usable else choice.why
                 log.warning("model.fallback_skipped agent=%s model=%s why=%s", agent, settings.default, why)
@@ -423,7 +423,7 @@ async def keep_real_models(
     real = {
         agent: _spell_choice(choice)
         for agent, choice in made.items()
-        if choice.way in (ModelAccess.HTTP, ModelAccess.PLUGIN)
+        if choice.way in (ModelAccess.HTTP, ModelAccess.PLUGIN, ModelAccess.FILE)
     }
     changed = {agent: text for agent, text in real.items() if text != kept[agent]}
 

@@ -39,6 +39,8 @@ from hermes.domain.settings.providers import (
 from hermes.domain.settings.tool_loading import ToolLoading
 from hermes.domain.turn import BusyMode
 
+LOCAL_WINDOW = 16_384
+"""What a model from a file reads, if nobody says."""
 AUTO = "auto"
 """The setting of a backend that leaves the choice to what works on this machine."""
 NO_NETWORK_WORD, OPEN_NETWORK_WORD = "none", "open"
