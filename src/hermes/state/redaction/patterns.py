@@ -167,7 +167,7 @@ _NAMES = {
     b"key": late_pattern("(?i)key"),
     b"credential": late_pattern("(?i)credential"),
 }
-_BEFORE = late_pattern(r"[A-Za-z0-9_.-]{0,40}\Z")
+_NAME_SIGNS = _WORD_SIGNS.decode()
 _ASSIGNED = late_pattern(
     r"""(?P<tail>[A-Za-z0-9_.-]{0,30})(?:\\{0,3}["'])?\]?"""
     r"""(?P<sign>[ \t]{0,4}(?::=|=>|=(?!=)|:(?!:))[ \t]{0,4}|>|[ \t](?:is[ \t])?)"""
@@ -241,12 +241,18 @@ def _named_spans(text: str, lower: bytes) -> Iterator[Span]:
 
 def _names_secret(text: str, at: int, end: int, match: re.Match[str]) -> bool:
     """Whether what stands before the sign is the name of a secret."""
-    before = _BEFORE.search(text[max(0, at - 40) : at])
-    left, tail, sign = before[0] if before else "", match["tail"], match["sign"].strip()
-    word, name = text[at:end], f"{left}{text[at:end]}"
+    before = text[max(0, at - 40) : at]
+    left, sign = before[len(before.rstrip(_NAME_SIGNS)) :], match["sign"].strip()
     outer = text[at - len(left) - 1 : at - len(left)] if at > len(left) else ""
-    if (not sign and not left.startswith("-")) or outer in ("/", "$") or text[at - 2 : at] == "${":
+    if (not sign and not left.startswith("-")) or outer in ("/", "$") or before.endswith("${"):
         return False
+    return _is_secret_name(left, text[at:end], match["tail"])
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_secret_name(left: str, word: str, tail: str) -> bool:
+    """The same of a name by itself; a text has few of them, many times."""
+    name = f"{left}{word}"
     if word.lower() == "key" and not (_KEY_NAMES.search(left) or (name.isupper() and "_" in left)):
         return False
     if word.lower() in ("pass", "pwd") and not (
