@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.danger.scope import UserLocks, is_wide
-from hermes.app.agents.backends import WorldScopes
+from hermes.app.agents.world_scopes import WorldScopes
 from hermes.app.homes import closed_homes
 from hermes.app.messaging import Messaging
 from hermes.domain.errors import UserError

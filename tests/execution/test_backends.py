@@ -17,7 +17,8 @@ import pytest
 from hermes import plugins
 from hermes.agent.danger.judge import digest
 from hermes.agent.danger.scope import CommandScope
-from hermes.app.agents.backends import AgentBackends, BoundAgent, GatewayBackends
+from hermes.app.agents.agent_backends import AgentBackends, BoundAgent
+from hermes.app.agents.backends import GatewayBackends
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import Unreachable, UserError

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.agents.backends import AgentBackends, GatewayBackends
+from hermes.app.agents.agent_backends import AgentBackends
+from hermes.app.agents.backends import GatewayBackends
 from hermes.app.agents.ladder import (
     Commander,
     SandboxProbes,

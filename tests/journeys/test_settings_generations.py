@@ -11,8 +11,8 @@ from typing import cast
 import pytest
 
 from hermes.agent.danger.scope import UserLocks
-from hermes.app.agents.backends import WorldScopes
 from hermes.app.agents.registry import AgentRegistry
+from hermes.app.agents.world_scopes import WorldScopes
 from hermes.app.generations import differences
 from hermes.control.core import Runtime
 from hermes.control.sessions.submission import Submission

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hermes.app.agents.backends import AgentBackends
+from hermes.app.agents.agent_backends import AgentBackends
 from hermes.control.gateway import Gateway
 from hermes.control.jobs.editing import JobAction, JobSpec
 from hermes.control.jobs.wording import job_line

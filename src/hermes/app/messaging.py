@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from hermes.app.agents.backends import WorldScopes, incoming_folder
+from hermes.app.agents.agent_backends import incoming_folder
+from hermes.app.agents.world_scopes import WorldScopes
 from hermes.app.homes import MEDIA
 from hermes.control.core import TakeFile
 from hermes.control.outbound.answers import collect_files

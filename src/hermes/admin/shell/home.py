@@ -137,7 +137,8 @@ class HomeAccess(Struct, frozen=True, kw_only=True):
         )
 
     def _jobs(self, courier: MessageSender, agent: AgentId) -> JobDesk:
-        from hermes.app.agents.backends import AgentBackends, GatewayBackends
+        from hermes.app.agents.agent_backends import AgentBackends
+        from hermes.app.agents.backends import GatewayBackends
         from hermes.app.homes import WORKSPACE
         from hermes.app.jobs import HomeJobs
 

@@ -1,22 +1,17 @@
-"""Where agents' commands run: backends by settings and route, made by plugins, kept alive as long as they are
-used; and what commands may do there without asking."""
+"""The backends of a gateway: made by plugins from settings and variables, shared by all who want the same,
+kept alive as long as they are used. Who gets which one is decided in `agent_backends.py`."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
 import logging
 import os
-import re
 import shutil
 from collections.abc import (
-    AsyncIterator,
     Awaitable,
     Callable,
     Collection,
     Hashable,
-    Iterator,
     Mapping,
     Sequence,
 )
@@ -28,63 +23,35 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 
 from hermes import plugins
-from hermes.agent.danger.scope import CommandScope, UserLocks, is_free_workspace, is_wide
 from hermes.app.agents.ladder import (
     BoundaryChoice,
-    Commander,
     SandboxProbes,
     boundary_facts,
-    choose,
-    leaves_open,
     probe_facts,
 )
-from hermes.app.homes import MEDIA, SANDBOXES, WORKSPACE, homes_for
+from hermes.app.homes import SANDBOXES, WORKSPACE
 from hermes.control.chores import HOURLY, Chore
-from hermes.control.jobs.runs import RUN_SESSIONS
-from hermes.control.people.routing import job_source
-from hermes.domain.address import CHAT_KINDS, Source, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
-from hermes.domain.event import AgentEvent, Notice
 from hermes.domain.ids import AgentId
-from hermes.domain.ports.agent import Agent, Run
 from hermes.domain.ports.world import (
     OPEN_NETWORK,
-    Backend,
     BackendRequest,
-    Boundary,
-    Files,
-    FolderRules,
     MakeBackend,
     NetworkRules,
-    ProcessView,
     World,
 )
-from hermes.domain.rows import MediaItem
-from hermes.domain.session import owner_of
 from hermes.domain.settings.settings import AUTO, Profile, Route, Settings, TerminalSettings
 from hermes.domain.text import one_line
-from hermes.domain.turn import Turn
 from hermes.domain.word import replace
 from hermes.execution.backend_life import KeptBackend
-from hermes.execution.routed_backend import RoutedBackend
-from hermes.execution.sandboxes.probe import SandboxProbe
-from hermes.state.home.homes import INSIDE, USUAL_HOME
+from hermes.state.home.homes import INSIDE
 
 log = logging.getLogger("hermes.backend")
 T = TypeVar("T")
 _TEND_SECONDS = 30.0
-_INCOMING = "incoming"
-_PIECE = 1 << 20
 _STOP_SECONDS = 15.0
-_MOST_SCOPES = 256
-_LED_AWAY = (
-    "The folder of this session, {folder}, is or lies behind a link now, so this works in the agent's own"
-    " folder. Put the folder back, or begin a new session where it is."
-)
 _UNUSED_SECONDS = 30 * 86_400.0
-_TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-_JOB_RUN = re.compile(rf"{RUN_SESSIONS}(?P<job>[0-9a-f]{{12}})_")
 _Key = tuple[AgentId, str, Path, Path, NetworkRules]
 _Given = tuple[TerminalSettings, dict[str, str | None]]
 
@@ -335,173 +302,6 @@ class HeldBackend(Struct, frozen=True, kw_only=True):
     choice: BoundaryChoice
 
 
-class AgentBackends:
-    """Those of one agent. Who commands, the route of the turn and the settings say which one its commands run
-    in; the session, the folder in which they start, else it is the agent's own."""
-
-    def __init__(self, profile: Profile, workspace: Path, gateway: GatewayBackends) -> None:
-        self._profile = profile
-        self._workspace = workspace
-        self._gateway = gateway
-        self.backend = RoutedBackend(self._of_session, self._all)
-        for name in self._declared():
-            choice = choose(Commander(named=name), profile.settings, ())
-            order = self._order(name, workspace, choice, gateway.settings())
-            gateway.name_own(order)
-            if not gateway.has(order):
-                gateway.make(order)
-
-    def of(self, turn: Turn, folder: str | None = None) -> Backend:
-        return self._alone(Commander.of(turn), turn.session, folder)
-
-    def of_source(self, source: Source | None, folder: str | None = None, session: str = "") -> Backend:
-        """That of what comes from there; of the agent itself, if it comes from nowhere."""
-        return self._alone(Commander(source=source), session, folder)
-
-    def of_job(self, maker: Source | None, session: str = "") -> Backend:
-        """That of a job which somebody made, in the session of one of its runs."""
-        run = _JOB_RUN.match(session)
-        source = None if run is None else job_source(run["job"])
-        return self._alone(Commander(source=source, maker=maker, alone=True), session)
-
-    def trusts(self, maker: Source | None) -> bool:
-        """Whether a job is the owner's or an admin's, who may name folders of this machine."""
-        return Commander(maker=maker).is_trusted(self._gateway.settings())
-
-    async def place(
-        self, source: Source | None, folder: str | None = None, session: str = ""
-    ) -> World | None:
-        """None while it is looked for what works here: nobody waits for that before a command does."""
-        open_yet = leaves_open(Commander(source=source), self._gateway.settings())
-        if open_yet and self._gateway.probes.results is None:
-            return None
-        return await self.of_source(source, folder, session).place()
-
-    def project_files(self, source: Source | None, folder: str | None, session: str) -> Files | None:
-        """The files among which a project may tell how to work in it; none for strangers: their folder is
-        their own."""
-        trusted = Commander(source=source).is_trusted(self._gateway.settings())
-        return self.of_source(source, folder, session).files if trusted else None
-
-    def _all(self) -> list[KeptBackend]:
-        return self._gateway.of_agent(self._profile.agent, self._profile.home)
-
-    def _alone(self, who: Commander, session: str, folder: str | None = None) -> Backend:
-        hold = partial(self._hold, who, session, folder, self._gateway.settings())
-
-        async def choose(_: str) -> KeptBackend:
-            return (await hold()).kept
-
-        return RoutedBackend(choose, self._all)
-
-    @contextlib.contextmanager
-    def bind(self, turn: Turn, folder: str | None = None) -> Iterator[None]:
-        """What the session does meanwhile is done in one backend, whatever the settings become."""
-        bound, key = self._gateway.bound, (self._profile.agent, turn.session)
-        settings = self._gateway.settings()
-        get = bound[key] = partial(self._hold, Commander.of(turn), turn.session, folder, settings)
-        try:
-            yield
-        finally:
-            if bound.get(key) is get:  # a run that was left behind may end during the next one
-                del bound[key]
-
-    async def processes(self, session: str) -> list[ProcessView]:
-        """What runs in the background for a session, in any of them."""
-        views = [await kept.ask(lambda backend: backend.processes.list(session)) for kept in self._all()]
-        return [view for listed in views for view in listed]
-
-    async def asks_all(self, session: str) -> bool:
-        """Whether a person is asked before each command of the session."""
-        get = self._gateway.bound.get((self._profile.agent, session))
-        return get is not None and (await get()).choice.ask_all
-
-    def _declared(self) -> Collection[str]:
-        settings, agent = self._profile.settings, self._profile.agent  # they may not count yet
-        routed = (route.backend for route in settings.routes if route.agent == agent and route.backend)
-        names = (name.strip().lower() for name in (settings.terminal.backend, *routed))
-        return [name for name in dict.fromkeys(names) if name != AUTO]
-
-    async def _of_session(self, session: str) -> KeptBackend:
-        get = self._gateway.bound.get((self._profile.agent, session))
-        if get is not None:
-            return (await get()).kept
-        if session:  # what its turn left running must not slip out of the sandbox that it was in
-            raise UserError(f"No turn runs in the session {session}, so nothing can be done there now.")
-        return (await self._hold(Commander(), "", None, self._gateway.settings())).kept
-
-    async def _hold(
-        self, who: Commander, session: str, folder: str | None, settings: Settings
-    ) -> HeldBackend:
-        """The backend that who commands gets, once it is sure that it holds what it must."""
-        choice = choose(who, settings, await self._probes(who, settings))
-        choice.check()
-        workspace = self._workspace
-        if choice.apart:
-            workspace = self._profile.home / SANDBOXES / choice.backend / _task(who, session) / WORKSPACE
-        elif folder is not None and not await asyncio.to_thread(is_led_away, folder):
-            workspace = Path(folder)
-        order = self._order(choice.backend, workspace, choice, settings)
-        if workspace == self._workspace:
-            self._gateway.name_own(order)
-        kept = await self._gateway.get(order)
-        choice.check(await kept.place())
-        return HeldBackend(kept=kept, choice=choice)
-
-    async def _probes(self, who: Commander, settings: Settings) -> Collection[SandboxProbe]:
-        """What works here, where it matters: nobody waits for it in vain."""
-        probes = await self._gateway.probes.get() if leaves_open(who, settings) else ()
-        return [probe for probe in probes if self._gateway.offers(probe.name)]
-
-    def _order(self, name: str, workspace: Path, choice: BoundaryChoice, settings: Settings) -> BackendOrder:
-        both = (self._profile.settings, self._gateway.settings())
-        names = ((route, route.backend.strip().lower()) for each in both for route in each.routes)
-        return BackendOrder(
-            name=name,
-            profile=self._profile,
-            workspace=workspace,
-            network=choice.network,
-            route=next((route for route, named in names if named == name), None),
-            own_folder=choice.apart,
-            passthrough=settings.terminal.env_passthrough,
-        )
-
-    async def bring(self, turn: Turn, item: MediaItem, path: str, folder: str | None = None) -> str:
-        """Where the turn's commands find a file that came with a message and is kept at a path of ours: there
-        if they see it, else a copy."""
-        backend = self.of(turn, folder)
-        world = await backend.place()
-        if world.host_files:
-            return path
-        copy = f"{incoming_folder(world, self._profile)}/{os.path.basename(path)}"
-        there = await backend.files.stat("", copy)
-        if there is None or there.size != item.size:
-            await backend.files.write("", copy, _pieces(path))
-        return copy
-
-
-def incoming_folder(world: World, profile: Profile) -> str:
-    """Where files that came with messages are in a world."""
-    return str(profile.home / MEDIA) if world.host_files else f"{world.workspace.rstrip('/')}/{_INCOMING}"
-
-
-def _task(who: Commander, session: str) -> str:
-    """The name of a stranger's folder: one for each session, and for all runs of a job. The ids of an API
-    client's sessions are its own words, and may be those of another key before, so the key counts too."""
-    source = who.source
-    kind = SourceKind.PRIVATE if source is None else source.kind
-    run = _JOB_RUN.match(session) if kind is SourceKind.JOB else None
-    if run is not None:
-        return f"job-{run['job']}"
-    if source is not None and kind not in CHAT_KINDS:
-        name = "\0".join((kind.value, owner_of(source) or "", session))
-    elif _TASK.fullmatch(session):
-        return f"session-{session}"
-    else:
-        name = session
-    return f"{kind.value}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
-
-
 def _sweep(folder: Path, kept: Collection[Path], before: float) -> int:
     gone = 0
     for workspace in folder.glob(f"*/*/{WORKSPACE}"):
@@ -509,76 +309,3 @@ def _sweep(folder: Path, kept: Collection[Path], before: float) -> int:
             shutil.rmtree(workspace.parent, ignore_errors=True)
             gone += not workspace.exists()
     return gone
-
-
-async def _pieces(path: str) -> AsyncIterator[bytes]:
-    with await asyncio.to_thread(open, path, "rb") as file:
-        while piece := await asyncio.to_thread(file.read, _PIECE):
-            yield piece
-
-
-class BoundAgent:
-    """An agent whose commands run where the route of the turn and the folder of the session say."""
-
-    def __init__(self, agent: Agent, backends: AgentBackends) -> None:
-        self._agent = agent
-        self._backends = backends
-
-    async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
-        folder = run.session.workspace
-        if folder is not None and await asyncio.to_thread(is_led_away, folder):
-            log.warning("backend.folder_moved session=%s folder=%s", run.session.id, folder)
-            yield Notice(text=_LED_AWAY.format(folder=one_line(folder, 200)))
-        with self._backends.bind(run.turn, folder):
-            async for event in self._agent.run(run):
-                yield event
-
-
-def is_led_away(folder: str) -> bool:
-    """Whether a link stands now where a session's folder was, or above it. The real path was stored, so what
-    is there now was never meant, and rules for paths would be judged by a name that is not where things
-    happen."""
-    return os.path.realpath(folder) != folder
-
-
-class WorldScopes:
-    """What an agent's commands may do without asking, by the world they run in. `closed` are the homes of the
-    gateway and its agents; another machine or a sandbox may hold one too, at the usual place.
-    `locks` tells what the operator says about commands, as it is now."""
-
-    def __init__(self, profile: Profile, closed: tuple[str, ...], locks: Callable[[], UserLocks]) -> None:
-        self._profile = profile
-        self._closed = closed
-        self._locks = locks
-        self._scopes: dict[World, CommandScope] = {}
-
-    async def of(self, world: World) -> CommandScope:
-        if world not in self._scopes:
-            if len(self._scopes) >= _MOST_SCOPES:
-                self._scopes.clear()
-            self._scopes[world] = await asyncio.to_thread(self._make, world)
-        locks = self._locks()
-        return replace(
-            self._scopes[world], deny=locks.deny, ask=locks.ask, allow=locks.allow, folders=locks.folders
-        )
-
-    def _make(self, world: World) -> CommandScope:
-        workspace = Path(world.workspace)
-        if world.host_files:
-            wide = is_wide(world.workspace, world.home)
-            homes = homes_for(self._profile, workspace, self._closed)
-        else:
-            wide = not is_free_workspace(world.workspace, world.home)
-            closed = (*self._closed, f"{world.home.rstrip('/')}/{USUAL_HOME}")
-            own = () if world.boundary is Boundary.NONE else (world.workspace, world.home)
-            homes = FolderRules(closed=closed, writable=own)
-        return CommandScope(
-            cwd=world.workspace,
-            workspace=world.workspace,
-            home=world.home,
-            wide=wide,
-            homes=homes,
-            own_pids=(os.getpid(),) if world.host_files else (),
-            contained=world.boundary.holds_strangers,
-            network_open=world.network.open,
-        )

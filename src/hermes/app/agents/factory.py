@@ -16,7 +16,8 @@ from hermes.agent.context.prompt import IDENTITY
 from hermes.agent.danger.scope import UserLocks
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall, SudoPassword
-from hermes.app.agents.backends import AgentBackends, BoundAgent, GatewayBackends, WorldScopes
+from hermes.app.agents.agent_backends import AgentBackends, BoundAgent
+from hermes.app.agents.backends import GatewayBackends
 from hermes.app.agents.compression import make_compressor
 from hermes.app.agents.manner import AgentManner
 from hermes.app.agents.models import AgentModels
@@ -26,6 +27,7 @@ from hermes.app.agents.registry import AgentRegistry
 from hermes.app.agents.sudo import SudoPasswords
 from hermes.app.agents.terminal_settings import check_terminal
 from hermes.app.agents.tools import OpenSources, TurnLimits, check_own_toolsets, check_toolsets
+from hermes.app.agents.world_scopes import WorldScopes
 from hermes.app.egress import AppEgress
 from hermes.app.homes import MEDIA, WORKSPACE, closed_homes
 from hermes.app.jobs import HomeJobs, job_tool
