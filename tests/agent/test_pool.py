@@ -242,6 +242,13 @@ async def test_an_unreachable_token_server_does_not_stop_a_token_that_lives() ->
     assert keys.credentials["a"].refresh.reveal() == "refresh-me"
 
 
+async def test_a_token_server_in_trouble_leaves_the_other_credentials() -> None:
+    keys = Keys({"a": [], "b": [say("hi")]}, renewal=Unreachable("no answer"))
+    login(keys, "a", timedelta(seconds=-1))
+    assert answers(await Driver(loop_of(keys.provider())).say("hello"))[0].text == "hi"
+    assert keys.credentials["a"].cooldown is None
+
+
 async def test_a_login_that_is_over_says_how_to_log_in_again() -> None:
     keys = Keys({"a": []}, renewal=NeedsLogin("The login is over: hermes login p"))
     login(keys, "a", timedelta(seconds=-1))
@@ -278,6 +285,11 @@ async def test_what_passes_is_retried_before_another_model_is_asked() -> None:
     assert answers(await driver.say("hello"))[0].text == "hi"
     assert len(own.requests) == 3
     assert len([live for live in driver.live if isinstance(live, Retrying)]) == 2
+
+
+async def test_a_service_that_is_busy_for_long_is_left_at_once() -> None:
+    own, spare = ScriptedModel([fault(K.BUSY, 300)]), ScriptedModel([say("hi")])
+    assert answers(await Driver(loop_of(chained(own, spare))).say("hello"))[0].text == "hi"
 
 
 async def test_the_own_model_comes_back_after_its_cooldown() -> None:

@@ -49,7 +49,7 @@ def key(id: str, provider: str = "openrouter", **more: Any) -> Credential:
 
 def config(home: Path, server: FakeModelServer, more: str = "", provider: str = "openrouter") -> None:
     place = f"model: {{default: big, provider: {provider}, base_url: '{server.base_url}'}}\n"
-    (home / "config.yaml").write_text(place + more)
+    (home / "config.yaml").write_text(place + "auxiliary: {title_generation: {enabled: false}}\n" + more)
 
 
 @asynccontextmanager

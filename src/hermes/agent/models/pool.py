@@ -69,9 +69,9 @@ class PooledProvider:
         while True:
             credential, several = await self._next(tried)
             tried.add(credential.id)
-            began = False
+            began, fresh = False, False
             try:
-                credential = await self._fresh(credential)
+                credential, fresh = await self._fresh(credential), True
                 self._uses[credential.id] = self._uses.get(credential.id, 0) + 1
                 pieces = cast(Pieces, (await self._provider(credential)).call(request))
                 async with aclosing(pieces):
@@ -83,7 +83,12 @@ class PooledProvider:
                 return
             except HermesError as error:
                 fault = as_model_fault(error)
-                if not await self._moves_on(fault, credential, request, tried):
+                if not fresh and fault.is_passing:
+                    # A token server that is in trouble says nothing about the credential.
+                    moves_on = await self._has_others(tried)
+                else:
+                    moves_on = await self._moves_on(fault, credential, request, tried)
+                if not moves_on:
                     raise fault from error
                 if began:
                     fault.elsewhere = True
@@ -144,13 +149,14 @@ class PooledProvider:
         if fault.kind is FaultKind.BAD_KEY and await self._renewed(credential, tried):
             return True
         await self._rest(credential, fault)
-        now = self._clock.now()
-        others = [one for one in await self._access.read() if one.id not in tried and one.is_usable(now)]
         log.warning(
-            "credential.refused provider=%s label=%s kind=%s others=%d",
-            self._name, credential.label, fault.kind, len(others),
-        )  # fmt: skip
-        return bool(others)
+            "credential.refused provider=%s label=%s kind=%s", self._name, credential.label, fault.kind
+        )
+        return await self._has_others(tried)
+
+    async def _has_others(self, tried: set[str]) -> bool:
+        now = self._clock.now()
+        return any(one.id not in tried and one.is_usable(now) for one in await self._access.read())
 
     async def _rest(self, credential: Credential, fault: ModelFault) -> None:
         guess = BAD_KEY_SECONDS if fault.kind is FaultKind.BAD_KEY else LIMITED_SECONDS

@@ -49,5 +49,5 @@ def calls_for(fault: ModelFault, remedy: Remedy, retries_left: int) -> bool:
     remedies = REMEDIES[fault.kind]
     if remedy not in remedies:
         return False
-    soon = fault.after is not None and fault.after <= SHORT_WAIT
-    return not (retries_left > 0 and (soon or remedies[0] is Remedy.RETRY))
+    soon = remedies[0] is Remedy.RETRY if fault.after is None else fault.after <= SHORT_WAIT
+    return not (retries_left > 0 and soon)
