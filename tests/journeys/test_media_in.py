@@ -29,7 +29,7 @@ from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, last_words, say
 from hermes.testing.world import Deed, World
-from tests.journeys.cut import one_life
+from tests.journeys.cut import cut_everywhere, one_life
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8
 OGG = b"OggS" + b"\0" * 60 + b"OpusHead" + b"\1" * 400
@@ -397,3 +397,26 @@ async def test_stopped_at_each_write_the_files_are_got(tmp_path: Path, full: boo
 async def _look(chat: Journey) -> None:
     await chat.until_seen("look: I have cat.png, a.pdf", "I could not take gone.png: the link has expired.")
     await chat.until_idle()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_a_file_that_a_client_sent_survives_a_crash(tmp_path: Path, full: bool, after: bool) -> None:
+    """No platform has it: it was stored before its turn, and comes from there."""
+    client = Source(address=Address(platform="api_server", chat="-"), kind=SourceKind.API, user="phone")
+
+    async def live(chat: Journey) -> None:
+        turns = await chat.database.read(lambda tx: tx.turns.open_of(SessionId("s"), 5))
+        if not turns and not await chat.database.read(lambda tx: tx.journal.read(SessionId("s"))):
+            file = await chat.gateway.keep_file(MAIN_AGENT, PDF, "a/plan.pdf")
+            given = TurnInput(text="read it", attachments=(file,))
+            place = SessionTarget(session=SessionId("s"), begin=True)
+            await chat.gateway.submit(Submission(agent=MAIN_AGENT, source=client, input=given, place=place))
+        await chat.until_idle()
+        records = [e.record for e in await chat.database.read(lambda tx: tx.journal.read(SessionId("s")))]
+        [asked] = [record for record in records if isinstance(record, UserSaid)]
+        assert isinstance(records[-1], Finished)
+        [file] = asked.attachments
+        assert (file.name, file.mime, file.problem) == ("plan.pdf", "application/pdf", None)
+        assert contents(file) == PDF
+
+    await cut_everywhere(tmp_path, lambda folder: Journey(folder=folder), live, after=after, full=full)

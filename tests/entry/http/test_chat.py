@@ -653,6 +653,8 @@ async def test_a_file_of_a_response_and_of_a_session(tmp_path: Path) -> None:
         part = {"type": "input_file", "filename": "n.txt", "file_data": data}
         heard = await api.post("/v1/responses", {"input": [{"role": "user", "content": [part]}]})
         assert heard.status == 200, heard.data
+        items = (await api.get(f"/v1/responses/{heard.json['id']}/input_items")).json["data"]
+        assert items[0]["content"] == [{"type": "input_file", "filename": "n.txt"}]
         session = (await api.post("/api/sessions", {})).json["id"]
         assert (await api.post(f"/api/sessions/{session}/chat", {"message": [part]})).status == 200
         assert [one.entries[-1].record.attachments[0].text for one in model.requests] == ["milk", "milk"]

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.domain.ids import CallId, QuestionId
+from hermes.domain.message import MediaKind
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import EarlierMessage, Speaker
 from hermes.domain.word import replace
@@ -69,13 +70,19 @@ class InputImage(msgspec.Struct, kw_only=True, tag_field="type", tag="input_imag
     detail: str = "auto"
 
 
+class InputFile(msgspec.Struct, kw_only=True, tag_field="type", tag="input_file"):
+    """A file that came inside a request; what was in it is not told again."""
+
+    filename: str | None
+
+
 class InputMessage(msgspec.Struct, kw_only=True, tag_field="type", tag="message"):
     """Words of the user, or of the agent as the client remembers them."""
 
     id: str
     role: str
     status: str = "completed"
-    content: list[InputText | InputImage | OutputText]
+    content: list[InputText | InputImage | InputFile | OutputText]
 
 
 KeptItem = InputMessage | FunctionCallItem | FunctionResultItem
@@ -285,10 +292,14 @@ def as_items(history: Sequence[EarlierMessage], name: str) -> list[KeptItem]:
     return items
 
 
-def _content(message: EarlierMessage) -> list[InputText | InputImage | OutputText]:
+def _content(message: EarlierMessage) -> list[InputText | InputImage | InputFile | OutputText]:
     if message.by is Speaker.AGENT:
         return [OutputText(text=message.text)]
-    words: list[InputText | InputImage | OutputText] = [InputText(text=message.text)] if message.text else []
     # Pictures that came inside the request are kept here, and have no address.
-    places = [image.ref if image.ref.startswith("http") else None for image in message.attachments]
-    return [*words, *(InputImage(image_url=place) for place in places)]
+    shown = (
+        InputImage(image_url=file.ref if file.ref.startswith("http") else None)
+        if file.kind is MediaKind.IMAGE
+        else InputFile(filename=file.name)
+        for file in message.attachments
+    )
+    return [*([InputText(text=message.text)] if message.text else []), *shown]
