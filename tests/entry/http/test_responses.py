@@ -303,7 +303,7 @@ async def test_only_the_last_hundred_of_a_long_past_are_told_if_so_wished(
         (
             {"input": [{"role": "user", "content": [{"type": "input_file"}]}]},
             400,
-            "input[0].content[0].type",
+            "input[0].content[0].file_data",
         ),
         ({"input": "x", "previous_response_id": "resp_1", "conversation": "y"}, 400, "previous_response_id"),
         ({"input": "x", "conversation": ""}, 400, "conversation"),

@@ -368,7 +368,7 @@ async def test_a_run_whose_words_joined_another_follows_it(tmp_path: Path, world
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        ({}, "invalid_request"),
+        ({}, "missing_required_parameter"),
         ({"input": ""}, "invalid_request"),
         ({"input": []}, "invalid_request"),
         ({"input": [{"role": "assistant", "content": " "}]}, "invalid_request"),
