@@ -37,6 +37,7 @@ from hermes.control.events import Events
 from hermes.control.gateway import STOP_SECONDS, Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.people.routing import agent_chooser
+from hermes.control.sessions.retention import pruning
 from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor, TaskSet
 from hermes.domain.address import read_platform
@@ -44,7 +45,7 @@ from hermes.domain.capabilities import Capabilities
 from hermes.domain.concealing import Concealing
 from hermes.domain.errors import PRINTED, HermesError, UserError, as_user_error
 from hermes.domain.gateway_event import HandoffCompleted, RecordsStored, SessionRemoved
-from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
 from hermes.domain.ports.store import Store
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.word import replace
@@ -302,7 +303,7 @@ class App:
             self._hooks = await asyncio.to_thread(AppHooks, *around)
         agents = await self._agents.open(store, self._own_hooks, self._chores)
         accounts = self._accounts(store)
-        self._chores += (self._letting_go(agents), self._listing_models())
+        self._chores += (self._letting_go(agents), self._listing_models(), self._pruning(store))
         parts = GatewayParts(
             store=store,
             agents=agents,
@@ -503,6 +504,12 @@ class App:
         while not holding.isdisjoint(active.values()):
             await self._given.clock.sleep(5.0)
         await factory.retire()
+
+    def _pruning(self, store: Store) -> Chore:
+        async def delete(agent: AgentId, session: SessionId) -> None:
+            await self.gateway.delete_session(agent, session)
+
+        return pruning(store, self._live, self._given.clock, delete)
 
     def _letting_go(self, agents: AgentRegistry) -> Chore:
         async def let_go() -> str:

@@ -5,6 +5,7 @@ gateway's database (`admin/shell/home.py`)."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,8 +26,9 @@ from hermes.control.people.pairing import (
     revoke,
 )
 from hermes.control.people.routing import job_source
-from hermes.control.sessions.administration import trace_message
+from hermes.control.sessions.administration import change_session, trace_message
 from hermes.control.sessions.callers import look_up
+from hermes.control.sessions.retention import unused_sessions
 from hermes.control.sessions.submission import NotFound
 from hermes.control.usage import BY, LONGEST_REPORT, UsageQuery, UsageReport, count_usage
 from hermes.domain.address import Address, Source
@@ -146,6 +148,20 @@ async def find_session(desk: OperatorDesk, name: str, agent: str | None = None) 
 @operation("DELETE", "session", "Delete a session.")
 async def delete_session(desk: OperatorDesk, name: str, agent: str | None = None) -> None:
     await desk.delete(AgentId(agent or desk.default), SessionId(name))
+
+
+@operation("POST", "session/title", "Rename a session.")
+async def rename_session(desk: OperatorDesk, name: str, title: str, agent: str | None = None) -> Session:
+    store = desk.of(AgentId(agent or desk.default))
+    return await store.write(lambda tx: change_session(tx, SessionId(name), None, {"title": title}))
+
+
+@operation("GET", "sessions/unused", "Sessions that nobody used for so many days, at most so many.")
+async def list_unused(
+    desk: OperatorDesk, days: int, limit: int = 1000, agent: str | None = None
+) -> list[Session]:
+    since = desk.courier.clock.now() - timedelta(days=days)
+    return await desk.collect(lambda tx: unused_sessions(tx, since, limit), agent)
 
 
 @operation("GET", "usage", "What models took, by day.")

@@ -1,9 +1,11 @@
-"""`hermes sessions`: list, search, show, export and delete conversations, whether a gateway runs or not."""
+"""`hermes sessions`: list, search, show, export, rename, prune and delete conversations, whether a gateway
+runs or not."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from html import escape
 from pathlib import Path
 
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare, number_to
@@ -29,7 +31,7 @@ from hermes.domain.event import (
 )
 from hermes.domain.session import Session
 from hermes.domain.text import one_line
-from hermes.entry.desk import delete_session, find_session, list_sessions, search
+from hermes.entry.desk import delete_session, find_session, list_sessions, list_unused, rename_session, search
 from hermes.state.files.session_log import FOLDER, log_path
 from hermes.state.home.textfile import replace_text
 from hermes.state.settings.loader import load_settings
@@ -37,6 +39,14 @@ from hermes.stream.wire.socket import read_entry
 
 _NONE_YET = "No sessions yet. A chat with the agent starts one."
 _RESULT_SHOWN = 200
+_FORMATS = ("jsonl", "md", "html")
+_MOST_PRUNED = 10_000
+_HTML = """<!doctype html>
+<html><head><meta charset="utf-8"><title>{title}</title>
+<style>body{{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto}}pre{{white-space:pre-wrap}}</style>
+</head><body><h1>{title}</h1>
+{body}</body></html>
+"""
 _FACTS = ("id", "agent", "title", "place", "owner", "model", "created_at", "updated_at")
 
 
@@ -53,8 +63,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for limited in (listed, searched):
         declare(limited, {"-n, --limit N": "how many (20)"}, type=number_to(100_000), default=20)
     add("show", "Print a conversation.", _show, JSON | named)
-    summary = "Write a conversation as JSONL, one message in OpenAI format a line."
-    add("export", summary, _export, named | {"-o, --output FILE": "write to this file instead of stdout"})
+    summary = "Write a conversation: JSONL (one message in OpenAI format a line), Markdown or HTML."
+    exported = add(
+        "export", summary, _export, named | {"-o, --output FILE": "write to this file, not stdout"}
+    )
+    declare(exported, {"--format FORMAT": "jsonl, md or html (jsonl)"}, choices=_FORMATS, default="jsonl")
+    add("rename", "Give a conversation another title.", _rename, named | {"title": "the title"})
+    words = {"-y, --yes": "do not ask", "--dry-run": "only list them"} | JSON | agent
+    pruned = add("prune", "Delete conversations that were not used for long.", _prune, words)
+    declare(pruned, {"--older-than DAYS": "days without use (90)"}, type=number_to(36_500), default=90)
     add("delete", "Delete a conversation permanently.", _delete, named | {"-y, --yes": "do not ask"})
 
 
@@ -129,15 +146,51 @@ def _show(command: CliCommand) -> None:
 
 
 def _export(command: CliCommand) -> None:
-    _, _, entries = _find_one(command)
+    _, session, entries = _find_one(command)
     lines = [json.dumps(message, ensure_ascii=False) for message in as_messages(entries)]
     text = "".join(f"{line}\n" for line in lines)
+    if command.asked.format != "jsonl":
+        text = _page(session, entries, command.asked.format)
     output = command.asked.output
     if output is None:
         command.console.out.write(text)
         return
     replace_text(Path(output), text, 0o600)
     command.console.note(f"{len(lines)} messages are in {output}.")
+
+
+def _page(session: Session, entries: list[Entry], form: str) -> str:
+    """The conversation as people read it, as a page of Markdown or HTML."""
+    title = session.title or session.id
+    parts = ((entry.at.astimezone(), _readable(entry)) for entry in entries)
+    told = [(f"{at:%Y-%m-%d %H:%M}", text) for at, text in parts if text]
+    if form == "html":
+        sections = [f"<h3>{at}</h3>\n<pre>{escape(text)}</pre>\n" for at, text in told]
+        return _HTML.format(title=escape(title), body="".join(sections))
+    return f"# {one_line(title, 200)}\n" + "".join(f"\n## {at}\n\n{text}\n" for at, text in told)
+
+
+def _rename(command: CliCommand) -> None:
+    place, session, _ = _find_one(command)
+    renamed = place.ask(rename_session, agent=session.agent, name=session.id, title=command.asked.title)
+    called = f"is called “{renamed.title}”" if renamed.title else "has no title now"
+    command.console.line(f"{session.id} {called}.")
+
+
+def _prune(command: CliCommand) -> None:
+    place, days = _open(command)[0], command.asked.older_than
+    unused = place.ask(list_unused, days=days, limit=_MOST_PRUNED, agent=command.asked.agent)
+    columns = [Column("id", "SESSION"), Column("updated_at", "LAST USED", ago)]
+    columns += [Column("title", "TITLE", dash), Column("agent")]
+    command.list(unused, columns, none=f"Every conversation was used in the last {days} days.")
+    if command.asked.dry_run or not unused:
+        return
+    if not command.asked.yes:
+        command.console.confirm(f"Delete these {len(unused)} conversations permanently?")
+    for session in unused:
+        place.ask(delete_session, agent=session.agent, name=session.id)
+        log_path(command.home / FOLDER, session.id).unlink(missing_ok=True)
+    command.console.note(f"{len(unused)} conversations are deleted.")
 
 
 def _delete(command: CliCommand) -> None:

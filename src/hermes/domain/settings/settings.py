@@ -533,11 +533,13 @@ class LoggingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """What is kept of sessions beside the database."""
+    """What is kept of sessions, and for how long."""
 
     write_json: bool = setting(
         True, "Keep each session as `sessions/<id>.jsonl`, one message in OpenAI format a line."
     )
+    auto_prune: bool = setting(False, "Delete conversations by themselves that nobody used for long.")
+    retention_days: int = setting(90, "After so many days without use.", least=1, most=36_500)
 
 
 class ResetMode(StrEnum):

@@ -96,7 +96,7 @@ _LATER_IN = {
     "memory": """memory_enabled user_profile_enabled memory_char_limit user_char_limit nudge_interval
         write_approval flush_min_turns""",
     "logging": "max_size_mb backup_count",
-    "sessions": "auto_prune retention_days vacuum_after_prune min_interval_hours",
+    "sessions": "vacuum_after_prune min_interval_hours",
     "gateway": """multiplex_profiles profile_routes platform_connect_timeout delivery_ledger
         strict trust_recent_files
         trust_recent_files_seconds restart_loop_guard respawn_storm

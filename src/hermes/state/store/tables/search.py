@@ -111,7 +111,7 @@ def recall_from(
     return recall
 
 
-def _seen_by(viewer: Viewer | SessionFilter) -> tuple[str, tuple[str | None, ...]]:
+def _seen_by(viewer: Viewer | SessionFilter) -> tuple[str, tuple[str | float | None, ...]]:
     """A condition that keeps what a viewer may see: a session is theirs who began it, and in a place that
     shares its sessions, the place's."""
     if isinstance(viewer, SessionFilter):

@@ -142,10 +142,10 @@ class SessionsTable(ScopedTable):
         self._db.run("DELETE FROM sessions WHERE id = ?", session)
 
 
-def session_condition(among: SessionFilter) -> tuple[str, tuple[str, ...]]:
+def session_condition(among: SessionFilter) -> tuple[str, tuple[str | float, ...]]:
     """A condition on the sessions `s`, and its values."""
     conditions: list[str] = []
-    values: list[str] = []
+    values: list[str | float] = []
     if among.owner is not None:
         conditions.append("substr(s.owner, 1, length(?)) = ?")
         values += [f"{among.owner}:"] * 2
@@ -157,6 +157,12 @@ def session_condition(among: SessionFilter) -> tuple[str, tuple[str, ...]]:
         values += [BATCHED] * 2
     if among.untitled:
         conditions.append("s.title IS NULL AND s.expires_at IS NULL")
+    if among.unused_since is not None:
+        conditions.append(
+            "s.updated_at < ? AND NOT EXISTS (SELECT 1 FROM turns WHERE session = s.id"
+            " AND state IN ('accepted', 'running', 'waiting'))"
+        )
+        values.append(stamp(among.unused_since))
     if not among.children:
         conditions.append(
             "NOT EXISTS (SELECT 1 FROM sessions parent WHERE parent.id = s.parent AND parent.ended IS NOT ?)"

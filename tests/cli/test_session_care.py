@@ -1,0 +1,82 @@
+"""`hermes sessions rename|prune|export --format`, on a home that nobody uses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from hermes.cli import main
+from hermes.domain.event import ModelSaid, UserSaid
+from hermes.domain.ids import SessionId
+from hermes.domain.ports.store import Tx
+from hermes.domain.usage import Usage
+from hermes.domain.word import replace
+from hermes.state.home.homes import DATABASE_FILE
+from hermes.state.store.writer import SqliteStore
+from hermes.testing.store_suite.samples import entry, session, turn
+
+NOW = datetime.now(UTC)
+
+
+def fill(tx: Tx) -> None:
+    for name, days in (("old", 100), ("busy", 100), ("new", 1)):
+        made = replace(session(name, title=f"The {name} one"), updated_at=NOW - timedelta(days=days))
+        tx.sessions.add(made)
+    tx.turns.add(turn("t1", "busy"))
+    tx.turns.add(turn("t2", "old"))
+    said = entry(1, "t2", UserSaid(text="<b>hello</b>"))
+    answer = entry(2, "t2", ModelSaid(text="good day", model="m", usage=Usage(prompt=1, completion=1)))
+    tx.journal.append(SessionId("old"), [said, replace(answer, at=NOW)])
+    done = tx.turns.get(turn("t2", "old").id)
+    assert done is not None
+    tx.turns.save(replace(done, stop="x", state=type(done.state)("done")), attempt=done.attempt)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+
+    async def write() -> None:
+        async with SqliteStore(tmp_path / DATABASE_FILE) as store:
+            await store.write(fill)
+
+    asyncio.run(write())
+    return tmp_path
+
+
+def test_export_as_a_page(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sessions", "export", "old", "--format", "md"]) == 0
+    page = capsys.readouterr().out
+    assert page.startswith("# The old one\n") and "good day" in page
+    assert main(["sessions", "export", "old", "--format", "html"]) == 0
+    page = capsys.readouterr().out
+    assert "<title>The old one</title>" in page and "&lt;b&gt;hello" in page and "<b>hello" not in page
+    assert main(["sessions", "export", "old", "--format", "pdf"]) == 2
+
+
+def test_rename(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sessions", "rename", "old", "  Rome\u200b  and back "]) == 0
+    assert "old is called “Rome and back”." in capsys.readouterr().out
+    assert main(["sessions", "rename", "Rome and back", "The new one"]) == 1
+    assert "Another session is called “The new one”." in capsys.readouterr().err
+    assert main(["sessions", "rename", "old", "x" * 101]) == 1
+    assert "at most 100 characters" in capsys.readouterr().err
+
+
+def test_prune_keeps_what_is_used_or_unfinished_and_what_it_cost(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sessions", "prune", "--dry-run", "--json"]) == 0
+    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == ["old"]
+    assert main(["sessions", "prune"]) == 1
+    assert "Add --yes to confirm." in capsys.readouterr().err
+    assert main(["sessions", "prune", "--older-than", "90", "--yes"]) == 0
+    capsys.readouterr()
+    assert main(["sessions", "list", "--json"]) == 0
+    assert sorted(one["id"] for one in json.loads(capsys.readouterr().out)) == ["busy", "new"]
+    assert main(["insights", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["total"]["calls"] == 1
