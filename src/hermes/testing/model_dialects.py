@@ -346,7 +346,7 @@ def _whole_response(data: Json) -> Json:
         output.append({"type": "reasoning", "id": "rs_0", "summary": summary})
     for place, detail in enumerate(said.get("reasoning_details", ())):
         output.append(_reasoning(f"rs_{place + 1}", detail))
-    if said.get("content") is not None:
+    if said.get("content"):
         output.append(_spoken("msg_0", said["content"]))
     for place, call in enumerate(_calls(said)):
         made = {"name": call["function"]["name"], "arguments": _arguments(call)}
@@ -408,13 +408,12 @@ class _ResponseWriter:
         for detail in delta.get("reasoning_details", ()):
             self._open(_reasoning(f"rs_{self.place + 1}", detail))
             self._close()
-        if delta.get("content") is not None:
+        if delta.get("content"):
             if self.item.get("type") != "message":
                 self._open({**_spoken(f"msg_{self.place + 1}", "", "in_progress"), "content": []})
                 empty = _spoken("", "")["content"][0]
                 self._tell("content_part.added", content_index=0, part=empty)
-            if delta["content"]:
-                self._say("output_text", delta["content"], content_index=0, logprobs=[])
+            self._say("output_text", delta["content"], content_index=0, logprobs=[])
         for call in _calls(delta):
             self._call(call)
         if choice.get("finish_reason"):
