@@ -76,6 +76,18 @@ async def test_providers_share_one_client() -> None:
         assert session.closed
 
 
+async def test_a_kept_connection_that_was_closed_is_replaced_at_once() -> None:
+    closed = FAULTS["close_before_headers"].reply
+    async with FakeModelServer([closed, Reply(text="a"), closed, Reply(text="b")], key=KEY) as server:
+        provider = streaming(server.base_url)
+        assert (await hear(provider, ask("go"))).error is not None, "a new connection that breaks is a fault"
+        assert len(server.requests) == 1
+        assert (await hear(provider, ask("go"))).text == "a"
+        assert (await hear(provider, ask("go"))).text == "b"
+        assert len(server.requests) == 4
+        await provider.close()
+
+
 async def test_a_wrong_address_is_told_in_one_sentence() -> None:
     for address in ("nonsense", "ftp://example.org", "http://"):
         provider = streaming(address)

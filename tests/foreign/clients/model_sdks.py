@@ -1,4 +1,4 @@
-"""The official SDK of a vendor hears our fake model server: `model_sdks.py <address> <key> <anthropic|openai>`.
+"""The official SDK of a vendor hears our fake model server: `model_sdks.py <address> <key> <vendor>`.
 
 Runs in an environment of its own, prints what it understood as JSON."""
 

@@ -11,6 +11,7 @@ import io
 import os
 import ssl
 from collections.abc import Mapping
+from types import SimpleNamespace
 
 import aiohttp
 from msgspec import Struct
@@ -61,6 +62,7 @@ class ModelClient:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None),
                 skip_auto_headers=("Accept", "User-Agent"),
+                trace_configs=[_noting_reuse()],
             )
         return self._session
 
@@ -74,19 +76,52 @@ class ModelClient:
     ) -> ModelHttpResponse:
         """Send and wait for the headers. The answer must be closed. `place` names the other side in sentences
         for people."""
-        # A large body is handed over in slices, so that other turns go on meanwhile.
-        data = body if len(body) <= _LARGE_BODY else io.BytesIO(body)
-        connect = deadlines.connect
-        limits = aiohttp.ClientTimeout(total=None, connect=connect, sock_connect=connect)
         begun = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(deadlines.first_byte + connect):
-                response = await self.session().post(
-                    url, headers=headers, data=data, timeout=limits, allow_redirects=False
-                )
+            async with asyncio.timeout(deadlines.first_byte + deadlines.connect):
+                response = await self._post(url, headers, body, deadlines.connect)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _translated(error, place) from error
         return ModelHttpResponse(response, place, deadlines, begun)
+
+    async def _post(
+        self, url: URL, headers: Mapping[str, str], body: bytes, connect: float
+    ) -> aiohttp.ClientResponse:
+        """A connection that was used before may be closed by the other side at any moment (llama.cpp's server
+        does so after each stream): then the request is sent once more, on another."""
+        limits = aiohttp.ClientTimeout(total=None, connect=connect, sock_connect=connect)
+        trace: dict[str, bool] = {}
+
+        async def post() -> aiohttp.ClientResponse:
+            # A large body is handed over in slices, so that other turns go on meanwhile.
+            data = body if len(body) <= _LARGE_BODY else io.BytesIO(body)
+            return await self.session().post(
+                url,
+                headers=headers,
+                data=data,
+                timeout=limits,
+                allow_redirects=False,
+                trace_request_ctx=trace,
+            )
+
+        try:
+            return await post()
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            if not trace.get(_REUSED):
+                raise
+        return await post()
+
+
+_REUSED = "reused"
+
+
+def _noting_reuse() -> aiohttp.TraceConfig:
+    async def note(session: aiohttp.ClientSession, context: SimpleNamespace, params: object) -> None:
+        context.trace_request_ctx[_REUSED] = True
+
+    config = aiohttp.TraceConfig()
+    config.on_connection_reuseconn.append(note)
+    return config
 
 
 class ModelHttpResponse:
