@@ -246,6 +246,11 @@ _HOOK_CONTEXT = {
         " such a rule are reported again after a crash, with `repeated`, if hooks may have missed them.",
         "platform, account, user_id, agent_id, session_id, session_key, repeated",
     ),
+    "session:compress": (
+        "The conversation is told shorter to the model: in a summary, or with old results cleared.",
+        "platform, account, user_id, agent_id, session_id, turn_id, upto (the last record that it tells of),"
+        " summarised (true or false)",
+    ),
     "session:reset": ("Somebody asked for a new session.", "those of `session:end`"),
     "agent:start": (
         "A turn begins.",

@@ -45,7 +45,8 @@ from hermes.domain.usage import Usage
 from hermes.state.settings.loader import load_settings
 from hermes.testing.model_script import Reply
 from hermes.testing.model_server import FakeModelServer
-from tests.agent.driving import AT, tool
+from hermes.testing.model_server import ModelRequest as ServedRequest
+from tests.agent.driving import AT, SESSION, tool
 from tests.agent.test_routes import CLIENT
 
 PICTURE = Attachment(kind=MediaKind.IMAGE, ref="https://example.org/cat.png")
@@ -199,6 +200,38 @@ def of_window(window: int | None) -> Compressor:
     )
 
 
+async def test_a_small_model_summarises_in_several_passes_and_forgets_no_earlier_summary() -> None:
+    """What it cannot read at once is for the next pass; what the pass before it made is never cut off."""
+    asked: list[str] = []
+
+    async def ask(system: str, words: str) -> tuple[str, Usage]:
+        asked.append(words)
+        return f"pass {len(asked)} " + "s" * 1500, Usage(prompt=1)
+
+    async def choose(model: str) -> Summariser:
+        return Summariser(ask=ask, window=3000)
+
+    compressor = Compressor(
+        model="m",
+        settings=lambda: CompressionSettings(protect_last_n=2),
+        facts=lambda model: ModelFacts(window=8000),
+        choose=choose,
+    )
+    said: list[Entry] = []
+    for number in range(30):
+        said = entries(
+            UserSaid(text=f"m{number} " + "u" * 800), ModelSaid(text="ok"), Finished(), before=said
+        )
+    uptos = []
+    for _ in range(3):
+        result = await compressor.prepare(SESSION, said)
+        assert isinstance(result.record, Summarised)
+        uptos.append(result.record.upto)
+        said = entries(result.record, before=said)
+    assert uptos == sorted(set(uptos)) and all(len(words) <= 3000 * 4 for words in asked)
+    assert "pass 1 " in asked[1] and "pass 2 " in asked[2] and "m0 " not in asked[1]
+
+
 def test_where_no_window_is_known_nothing_is_due() -> None:
     assert of_window(None).limits("m") is None
 
@@ -240,4 +273,9 @@ async def test_the_model_of_the_session_or_of_the_settings_summarises_and_no_thi
         [summary] = [one.record for one in seen if isinstance(one.record, Summarised)]
         assert summary.text.startswith("short" if own else "far")
         assert summary.usage is not None and summary.usage.role == "summary"
-        assert not [request for request in main.requests if request.method == "POST"]
+        asked = [request for server in (main, far, short) for request in server.requests if _sums_up(request)]
+        assert len(asked) == 1 and asked[0] not in main.requests
+
+
+def _sums_up(request: ServedRequest) -> bool:
+    return request.method == "POST" and "You write the summary" in str(request.messages[0]["content"])

@@ -23,7 +23,7 @@ from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import read_hooks
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import PATIENCE, Journey, open_settings
-from hermes.testing.model import Say, call, last_words, say
+from hermes.testing.model import Say, call, last_words, say, within
 from hermes.testing.world import Deed
 
 NOTES = """
@@ -84,6 +84,24 @@ async def test_a_conversation_is_told(tmp_path: Path) -> None:
         assert [event for event, _ in told(home)[5:]] == ["session:end", "session:reset", "session:start"]
         ended, reset, new = (context for _, context in told(home)[5:])
         assert ended["session_id"] == reset["session_id"] == start["session_id"] != new["session_id"]
+        await chat.hooks.close()
+
+
+async def test_a_compression_is_told(tmp_path: Path) -> None:
+    home = home_with(tmp_path, notes=("'session:compress'", NOTES))
+    replies = iter([say("one"), say("two"), say("a summary of it")])
+    script = within(9000, lambda request: next(replies))
+    async with Journey(folder=tmp_path, script=script, window=9000, hooks=hooks_of(home)) as chat:
+        for word in ("one", "two"):
+            chat.world.write("x" * 4000)
+            await chat.until_seen(word)
+            await chat.until_idle()
+        chat.world.write("/compress here")
+        await chat.until_seen("Compressed: ")
+        await until(lambda: len(told(home)) == 1)
+        [(event, context)] = told(home)
+        assert event == "session:compress" and context["summarised"] is True
+        assert (context["platform"], context["user_id"], context["upto"]) == ("fake", "u1", 3)
         await chat.hooks.close()
 
 

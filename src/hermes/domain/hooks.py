@@ -14,6 +14,7 @@ STARTUP = "gateway:startup"
 SESSION_START = "session:start"
 SESSION_END = "session:end"
 SESSION_RESET = "session:reset"
+SESSION_COMPRESS = "session:compress"
 AGENT_START = "agent:start"
 AGENT_STEP = "agent:step"
 AGENT_END = "agent:end"
@@ -28,6 +29,7 @@ EVENTS = (
     SESSION_START,
     SESSION_END,
     SESSION_RESET,
+    SESSION_COMPRESS,
     AGENT_START,
     AGENT_STEP,
     AGENT_END,
@@ -37,8 +39,6 @@ EVENTS = (
     GATE_SEND,
     SELECT_AGENT,
 )
-LATER = ("session:compress",)
-"""Known, so that a hook may name it, and not told of yet."""
 OBSERVER_SECONDS = 5.0
 GATE_SECONDS = 2.0
 MOST_SECONDS = 60.0
@@ -59,7 +59,7 @@ def is_event(name: str) -> bool:
     before, colon, after = name.partition(":")
     if after == "*" and colon:
         return before in {family(event) for event in EVENTS if ":" in event}
-    return name in EVENTS or name in LATER or (before == COMMAND and bool(after))
+    return name in EVENTS or (before == COMMAND and bool(after))
 
 
 class Hook(Struct, frozen=True, kw_only=True):

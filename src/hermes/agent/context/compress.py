@@ -255,14 +255,16 @@ class Compressor:
         most = wish.tail.tokens * _CHARS // 2
         target = _summary_tokens(tokens_of(hidden))
         system = text.instructions(int(target * _WORDS_PER_TOKEN))
-        said, usage = await model.ask(system, words[-room * _CHARS :])
+        said, usage = await model.ask(system, text.shorten(words, room * _CHARS))
         if not said.strip():
             raise ModelFault("the model said nothing", kind=FaultKind.BROKEN)
         return Summarised(
             upto=hidden[-1].seq,
             text=said.strip(),
             opening=earlier.opening or text.opening_of(hidden, settings.protect_first_n, most),
-            request=text.unanswered(hidden, entries, earlier.request, most + 4000),
+            request=text.unanswered(
+                hidden, entries, earlier.request, most + 4000, shared=wish.session.owner is None
+            ),
             plan=text.open_plan(without_marks(entries), earlier.plan),
             files=text.changed_files(hidden, earlier.files),
             results=text.child_results(hidden, earlier.results),
@@ -306,7 +308,9 @@ def _fitting(entries: Sequence[Entry], cut: int, room: int) -> int:
     next time."""
     whole, tokens, place = cuttable(entries), 0, 0
     for at in range(cut):
-        tokens += min(record_tokens(entries[at].record), _MOST_READ)
+        record = entries[at].record
+        most = room if isinstance(record, Summarised) else _MOST_READ
+        tokens += min(record_tokens(record), most)
         if tokens > room and place and without_marks(entries[:place]):
             return place
         if whole[at]:

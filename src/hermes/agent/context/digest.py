@@ -85,14 +85,14 @@ def _told(record: object, names: dict[CallId, str]) -> str:
     match record:
         case UserSaid():
             who = f"User {one_line(record.author, 60)}" if record.author else "User"
-            return f"{who}: {_cut(_words(record))}"
+            return f"{who}: {shorten(_words(record))}"
         case ModelSaid():
-            calls = [f"→ {call.name} {_cut(call.arguments, _MOST_ARGUMENTS)}" for call in record.calls]
+            calls = [f"→ {call.name} {shorten(call.arguments, _MOST_ARGUMENTS)}" for call in record.calls]
             words = without_thoughts(record.text).strip()
-            return "\n".join([*([f"Assistant: {_cut(words)}"] if words else []), *calls])
+            return "\n".join([*([f"Assistant: {shorten(words)}"] if words else []), *calls])
         case ToolFinished():
             how = "failed" if record.failed else "gave"
-            return f"{names.get(record.call, 'a tool')} {how}: {_cut(result_text(record))}"
+            return f"{names.get(record.call, 'a tool')} {how}: {shorten(result_text(record))}"
         case Failed():
             return f"(The turn failed: {record.reason})"
         case Stopped():
@@ -105,7 +105,8 @@ def _words(message: UserSaid) -> str:
     return "\n".join([with_fences(message.text), *map(attachment_note, message.attachments)]).strip()
 
 
-def _cut(text: str, most: int = _MOST_TEXT) -> str:
+def shorten(text: str, most: int = _MOST_TEXT) -> str:
+    """The text with its middle left out, if it is longer than so many characters."""
     if len(text) <= most:
         return text
     head = most * _HEAD // _MOST_TEXT
@@ -123,9 +124,9 @@ def opening_of(entries: Iterable[Entry], count: int, most: int) -> str:
     for entry in entries:
         record = entry.record
         if isinstance(record, UserSaid) and record.text.strip():
-            said.append(f"User: {_cut(_words(record), most)}")
+            said.append(f"User: {shorten(_words(record), most)}")
         elif isinstance(record, ModelSaid) and (words := without_thoughts(record.text).strip()):
-            said.append(f"Assistant: {_cut(words, most)}")
+            said.append(f"Assistant: {shorten(words, most)}")
         if len(said) >= count:
             break
     return "\n\n".join(said[:count])
@@ -151,7 +152,7 @@ def child_results(entries: Iterable[Entry], before: Sequence[str]) -> tuple[str,
         if isinstance(record, Asked) and record.kind is QuestionKind.CHILD and record.call is not None:
             tasks[record.call] = one_line(record.text, 200)
         elif isinstance(record, ToolFinished) and record.call in tasks:
-            text = _cut(record.text, _MOST_RESULT)
+            text = shorten(record.text, _MOST_RESULT)
             told = fence(text, record.call) if record.outside else text
             results.append(f"{tasks[record.call]}: {told}")
     return tuple(results[-_MOST_RESULTS:])
@@ -167,17 +168,21 @@ def open_plan(entries: Sequence[Entry], before: str) -> str:
     return before
 
 
-def unanswered(hidden: Sequence[Entry], entries: Sequence[Entry], before: str, most: int) -> str:
+def unanswered(
+    hidden: Sequence[Entry], entries: Sequence[Entry], before: str, most: int, *, shared: bool
+) -> str:
     """What was asked for in a turn that has not ended, among what is `hidden` of all `entries`; earlier
     summaries tell of such words too."""
     ends = [entry.turn for entry in entries if isinstance(entry.record, Finished | Failed | Stopped)]
     ended: set[TurnId] = set(ends)
     words = [
-        _words(entry.record)
+        f"[{entry.record.author}] {_words(entry.record)}"
+        if shared and entry.record.author
+        else _words(entry.record)
         for entry in hidden
         if isinstance(entry.record, UserSaid) and entry.turn not in ended
     ]
-    return _cut("\n\n".join([*([before] if before and not ends else []), *words]), most)
+    return shorten("\n\n".join([*([before] if before and not ends else []), *words]), most)
 
 
 def _calls(entries: Iterable[Entry]) -> Iterable[ToolCall]:

@@ -260,7 +260,7 @@ def quirk_of(fault: ModelFault) -> Quirk | None:
 
 
 CONTEXT_TOO_LONG = "the conversation is longer than this model can read."
-SHORTEN = "Begin anew with /new, take words back with /undo, or choose a model that reads more."
+SHORTEN = "Shorten it with /compress, begin anew with /new, or choose a model that reads more."
 NEW_KEY = "Set another with `hermes config set model.api_key …`."
 FILTERED = "its content filter withheld the answer."
 OTHER_WORDS = "Say it in other words."

@@ -21,7 +21,7 @@ from hermes.agent.run.dispatch import Dispatcher, RoleModel
 from hermes.agent.run.links import LinkFilter
 from hermes.agent.run.opinion import SecondModel
 from hermes.agent.run.progress import TurnProgress, read_progress
-from hermes.agent.run.room import COMPRESSING, ContextRoom
+from hermes.agent.run.room import COMPRESSING, NO_COMPRESSION, ContextRoom
 from hermes.agent.run.speech import BACKGROUND_SECONDS, ReplyStream, RetryBackoff, fault_sentence
 from hermes.agent.run.taint import has_read_foreign, has_read_outside, named_hosts
 from hermes.agent.run.toolbox import TurnTools, attended_tools, with_bridge
@@ -165,7 +165,10 @@ class AgentLoop:
                     return
                 continue
             if run.turn.input.action is TurnAction.COMPRESS:
-                async for event in self._compress(run, bench):
+                if self._compressor is None:
+                    yield (Finished(note=NO_COMPRESSION),)
+                    return
+                async for event in self._compress(run, self._compressor, bench):
                     yield event
                 return
             if run.turn.input.action is TurnAction.RUN and not view.heard_since:
@@ -179,11 +182,10 @@ class AgentLoop:
             async for event in self._speak(run, bench, view, progress):
                 yield event
 
-    def _compress(self, run: Run, bench: TurnTools) -> AsyncIterator[AgentEvent]:
-        assert self._compressor is not None
+    def _compress(self, run: Run, compressor: Compressor, bench: TurnTools) -> AsyncIterator[AgentEvent]:
         tools = tuple(tool for name, tool in bench.tools.items() if name not in bench.hidden)
         request = self._request(run, tools, _options(run))
-        return ContextRoom(self._compressor, run, request).on_request()
+        return ContextRoom(compressor, run, request).on_request()
 
     def _bench(self, run: Run) -> TurnTools:
         offered = self._toolbox.for_turn(run.session, run.turn)

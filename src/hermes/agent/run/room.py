@@ -40,6 +40,7 @@ DONE = (
     "Compressed: {messages} messages are told by a summary now, about {before:,} → {after:,} tokens. "
     "/compress undo brings them back."
 )
+NO_COMPRESSION = "Conversations are not compressed here. Begin anew with /new."
 NOT_DONE = "Not compressed: {why}. Nothing was removed."
 
 

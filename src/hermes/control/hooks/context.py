@@ -6,9 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from hermes.control.hooks.dispatch import HookContext
 from hermes.domain.address import Source, SourceKind, read_platform
-from hermes.domain.event import Entry, Failed, Finished, ModelSaid, Stopped, UserSaid
+from hermes.domain.event import Cleared, Entry, Failed, Finished, ModelSaid, Stopped, Summarised, UserSaid
 from hermes.domain.gateway_event import SessionBegan, SessionEnded
-from hermes.domain.hooks import AGENT_END, AGENT_START, AGENT_STEP, SESSION_END, SESSION_RESET, SESSION_START
+from hermes.domain.hooks import (
+    AGENT_END,
+    AGENT_START,
+    AGENT_STEP,
+    SESSION_COMPRESS,
+    SESSION_END,
+    SESSION_RESET,
+    SESSION_START,
+)
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Inbound
 from hermes.domain.session import Session, SessionKey
@@ -91,6 +99,18 @@ def about_session(event: SessionBegan | SessionEnded) -> Iterator[HookNotice]:
 
 def about_turn(turn: Turn, entries: Sequence[Entry], first: int) -> Iterator[HookNotice]:
     """What the records of a turn mean, from number `first` of its session on."""
+    for entry in entries:
+        if entry.seq >= first and isinstance(entry.record, Summarised | Cleared):
+            yield (
+                SESSION_COMPRESS,
+                about_source(turn.source, turn.agent)
+                | {
+                    "session_id": turn.session,
+                    "turn_id": turn.id,
+                    "upto": entry.record.upto,
+                    "summarised": isinstance(entry.record, Summarised),
+                },
+            )
     said = next((entry.record for entry in entries if isinstance(entry.record, UserSaid)), None)
     if said is None:  # a turn that only changes the transcript, or passes words on: no agent is in it
         return

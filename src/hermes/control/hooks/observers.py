@@ -18,6 +18,7 @@ from hermes.domain.hooks import (
     AGENT_END,
     AGENT_START,
     AGENT_STEP,
+    SESSION_COMPRESS,
     SESSION_END,
     SESSION_RESET,
     SESSION_START,
@@ -36,7 +37,7 @@ class HookObservers:
         self._bell = asyncio.Event()
         self._ends_told: set[SessionId] = set()
         self._ends_heard: set[SessionId] = set()
-        if hooks.followed & {AGENT_START, AGENT_STEP, AGENT_END}:
+        if hooks.followed & {AGENT_START, AGENT_STEP, AGENT_END, SESSION_COMPRESS}:
             events.listen(self._hear, RecordsStored)
         if hooks.followed & {SESSION_START, SESSION_END, SESSION_RESET}:
             events.listen(self._hear, SessionBegan)
