@@ -355,3 +355,15 @@ def test_the_public_names() -> None:
     assert hermes.__all__ == ["AIAgent", "__version__"]
     with pytest.raises(AttributeError):
         hermes.Nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+async def test_a_provider_by_name_has_its_own_key_and_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with FakeModelServer([Reply(text="far")], key="key-of-groq") as server:
+        monkeypatch.setenv("GROQ_API_KEY", "key-of-groq")
+        monkeypatch.setenv("GROQ_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+        with AIAgent(model="groq:some-model", quiet_mode=True) as agent:
+            result = await asyncio.to_thread(agent.run_conversation, "hello")
+        assert (result["final_response"], result["model"]) == ("far", "some-model")

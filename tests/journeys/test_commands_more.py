@@ -30,6 +30,7 @@ from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, echo, last_words, say
 from hermes.testing.platform import KINDS, PLAIN
 from hermes.testing.world import Deed
+from tests.journeys.cut import cut_everywhere
 
 
 def said(chat: Journey) -> list[str]:
@@ -468,3 +469,26 @@ async def test_commands_decode_no_whole_transcripts(tmp_path: Path, monkeypatch:
                 chat.world.write("no")
                 await chat.until_seen("Nothing was changed")
                 await chat.until_idle()
+
+
+@pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
+async def test_a_chosen_model_is_cut_at_each_write(tmp_path: Path, full: bool, after: bool) -> None:
+    asked: dict[str, str] = {}
+
+    def answer(request: ModelRequest) -> Say:
+        asked["hello"] = request.model
+        return say("answered")
+
+    def make(folder: Path) -> Journey:
+        asked.clear()
+        chat = Journey(folder=folder, script=answer, offered=("openai:some-model",))
+        chat.world.write("/model some-model")
+        chat.world.write("hello")
+        return chat
+
+    async def story(chat: Journey) -> None:
+        await chat.until_seen("This session answers with openai:some-model from now on.", "answered")
+        await chat.until_idle()
+        assert asked["hello"] == "openai:some-model"
+
+    await cut_everywhere(tmp_path, make, story, after=after, full=full)

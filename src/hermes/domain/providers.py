@@ -4,7 +4,7 @@ it. Who is chosen is decided in `agent/models/choose.py`; where keys come from, 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from urllib.parse import urlsplit
 
@@ -356,9 +356,10 @@ def provider_at(url: str) -> ProviderSpec | None:
     return next((spec for known, spec in _HOSTS.items() if host == known or host.endswith(f".{known}")), None)
 
 
-def split_model(name: str) -> tuple[str, str]:
+def split_model(name: str, own: Collection[str] = ()) -> tuple[str, str]:
     """`anthropic:claude-x` as provider and model, `custom:mine:some-model` likewise. A name without a
-    provider that we know, like `qwen3:8b`, has none; nor has `mistral:7b`, which is one of Ollama's."""
+    provider that we know, like `qwen3:8b`, has none; nor has `mistral:7b`, which is one of Ollama's. `own`
+    are endpoints of the settings, which may be named in short."""
     head, colon, rest = name.partition(":")
     if not colon or not rest:
         return "", name
@@ -366,4 +367,6 @@ def split_model(name: str) -> tuple[str, str]:
         inner, colon, model = rest.partition(":")
         return (f"{CUSTOM}:{inner}", model) if colon and model else (CUSTOM, rest)
     spec = find_provider(head)
+    if spec is None and head.strip().lower() in own:
+        return f"{CUSTOM}:{head.strip().lower()}", rest
     return ("", name) if spec is None or _TAG.fullmatch(rest) else (spec.id, rest)

@@ -59,7 +59,8 @@ from hermes.domain.word import replace
 from hermes.script.engine import GatewayThread
 from hermes.script.messages import as_records, content_text
 from hermes.state.home.homes import find_home
-from hermes.state.settings.loader import load_settings
+from hermes.state.settings.loader import LoadedSettings, load_settings
+from hermes.state.settings.model_access import model_at, provider_model
 from hermes.state.settings.secrets import Secrets
 from hermes.stream.faces.trajectory import FAILED_SAMPLES, SAMPLES, make_trajectory
 from hermes.stream.fold.answer import answer_text
@@ -408,17 +409,18 @@ def _weakly(agent: AIAgent) -> Callable[[ModelRequest], ModelRequest]:
     return inject
 
 
-def _machine_settings() -> Settings:
+def _machine_settings() -> LoadedSettings:
     """What is set on this machine; a `UserError` if its limits cannot be read or cannot hold."""
     loaded = load_settings(find_home(os.environ), os.environ)
     for stop in loaded.stops:
         raise stop
     check_terminal(loaded, os.environ)
-    return loaded.settings
+    return loaded
 
 
-def _changed(machine: Settings, options: AgentOptions, own: Settings) -> Settings:
+def _changed(loaded: LoadedSettings, options: AgentOptions, own: Settings) -> Settings:
     """What the program says, over what its folder says, over what is set on this machine."""
+    machine = loaded.settings
     settings = replace(own, **{name: _filled(own, machine, name) for name in _OF_THE_MACHINE})
     agent = settings.agent
     agent = replace(
@@ -429,7 +431,7 @@ def _changed(machine: Settings, options: AgentOptions, own: Settings) -> Setting
     terminal = settings.terminal
     if options.get("folder") is None:  # nobody would find the container again
         terminal = replace(terminal, container_persistent=False)
-    return replace(settings, model=_model_settings(machine.model, options), agent=agent, terminal=terminal)
+    return replace(settings, model=_model_settings(loaded, options), agent=agent, terminal=terminal)
 
 
 def _filled(own: Settings, machine: Settings, name: str) -> Any:
@@ -442,11 +444,12 @@ def _filled(own: Settings, machine: Settings, name: str) -> Any:
     return replace(mine, **left)
 
 
-def _model_settings(settings: ModelSettings, options: AgentOptions) -> ModelSettings:
-    provider = options.get("provider")
+def _model_settings(loaded: LoadedSettings, options: AgentOptions) -> ModelSettings:
+    settings, provider, name = loaded.settings.model, options.get("provider"), options.get("model") or ""
     if isinstance(provider, str) and provider != settings.provider:
-        settings = ModelSettings(default=settings.default, provider=provider)
-    settings = replace(settings, default=options.get("model") or settings.default)
+        settings = provider_model(provider, name, loaded)
+    elif name:
+        settings = model_at(name, settings, loaded)
     return with_endpoint(settings, options.get("base_url") or "", options.get("api_key") or "")
 
 

@@ -83,7 +83,7 @@ class ModelPlaces:
     def _look_up(
         self, name: str, base: ModelSettings, own: ModelChoice | None
     ) -> tuple[ModelChoice, ModelSettings]:
-        provider, bare = split_model(name)
+        provider, bare = split_model(name, self._loaded.settings.providers)
         settings = model_at(name, base, self._loaded)
         if provider or own is None:
             return self.models.choose_named(settings), settings

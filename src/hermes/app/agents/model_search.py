@@ -44,7 +44,7 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
         alias = next((name for name in self.aliases if name.casefold() == text.casefold()), "")
         if alias and not provider:
             return self.describe(alias)
-        where, bare = split_model(text)
+        where, bare = split_model(text, self.loaded.settings.providers)
         if provider:
             where, bare = self.provider(provider), bare if where == self.provider(provider) else text
         choice = self.choice(where, bare)

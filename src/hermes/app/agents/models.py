@@ -380,7 +380,7 @@ class AgentModels:
     def _route(self, agent: AgentId, model: str) -> ModelRoute | None:
         """Who serves a model that is not the agent's own; None if whoever serves the agent's should say."""
         own = self._choices.get(agent)
-        elsewhere = bool(split_model(model)[0])
+        elsewhere = bool(split_model(model, self._loaded.settings.providers)[0])
         if self._given is not None or not (elsewhere or (own and own.way is ModelAccess.HTTP)):
             return None
         base = replace(model_of(agent, self._loaded), default=self.name(agent))

@@ -55,7 +55,7 @@ def complete_model(settings: Settings, variable: Variable) -> ModelSettings:
     """The gateway's model with its provider's key and options. `auto` becomes the one whose key is set; a
     model that is named with its provider is there, whatever else is said."""
     model = settings.model
-    provider, name = split_model(model.default)
+    provider, name = split_model(model.default, settings.providers)
     if provider:
         here = provider == getattr(find_provider(model.provider), "id", model.provider.strip().lower())
         kept = model if here or provider == CUSTOM else ModelSettings()
@@ -79,9 +79,9 @@ def complete_model(settings: Settings, variable: Variable) -> ModelSettings:
 def model_at(name: str, base: ModelSettings, loaded: LoadedSettings) -> ModelSettings:
     """How a model is reached that is called `name` or `provider:name`; without a provider it is at the same
     place as `base`."""
-    provider, model = split_model(name)
+    provider, model = split_model(name, loaded.settings.providers)
     if provider and provider != base.provider:
-        return _at(provider, model, loaded)
+        return provider_model(provider, model, loaded)
     if model == base.default:
         return base
     own = _own(base.provider, loaded.settings)
@@ -89,7 +89,8 @@ def model_at(name: str, base: ModelSettings, loaded: LoadedSettings) -> ModelSet
     return replace(base, default=model, context_length=None, options=options)
 
 
-def _at(provider: str, model: str, loaded: LoadedSettings) -> ModelSettings:
+def provider_model(provider: str, model: str, loaded: LoadedSettings) -> ModelSettings:
+    """How a model is reached at a provider, or the provider's usual one."""
     return _reached(ModelSettings(default=model, provider=provider), loaded.settings, loaded.variable)
 
 
@@ -101,7 +102,7 @@ def model_of(agent: AgentId, loaded: LoadedSettings) -> ModelSettings:
         return shared
     if hosted.provider in ("", shared.provider):
         return model_at(hosted.model or shared.default, shared, loaded)
-    return _at(hosted.provider, hosted.model, loaded)
+    return provider_model(hosted.provider, hosted.model, loaded)
 
 
 def model_routes(loaded: LoadedSettings) -> dict[str, ModelSettings]:
