@@ -309,6 +309,26 @@ async def test_a_server_in_trouble_costs_no_token(tmp_path: Path, logins: FakeLo
     assert (await store.renew(now)).refresh.reveal() == "refresh-2"
 
 
+async def test_a_token_that_cannot_be_written_is_not_lost(
+    tmp_path: Path, logins: FakeLoginServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged_in(tmp_path, logins, seconds=-1)
+    store = _store(tmp_path)
+    (now,) = await store.read("nous")
+    with monkeypatch.context() as full:
+
+        def no_space(*given: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        full.setattr("hermes.state.home.credentials.write_whole", no_space)
+        renewed = await store.renew(now)
+        assert renewed.refresh.reveal() == "refresh-2"
+        assert (await store.renew(renewed)).refresh.reveal() == "refresh-3", "the one in memory is used"
+    assert CredentialFile(tmp_path).read().credentials == (now,)
+    await store.close()
+    assert CredentialFile(tmp_path).read().credentials[0].refresh.reveal() == "refresh-3"
+
+
 async def test_whoever_stops_waiting_does_not_lose_the_token(tmp_path: Path, logins: FakeLoginServer) -> None:
     logins.slow = 0.2
     logged_in(tmp_path, logins, seconds=-1)

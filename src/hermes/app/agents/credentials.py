@@ -47,6 +47,8 @@ class CredentialStore:
         self._read_at = float("-inf")
         self._unsaved: dict[str, Cooldown] = {}
         self._renewing: dict[str, asyncio.Task[Credential]] = {}
+        self._unwritten: dict[str, Credential] = {}
+        """Logins with a new token that could not be written yet."""
 
     def access(self, provider: str, outside: Sequence[Credential]) -> CredentialAccess:
         return CredentialAccess(read=partial(self.read, provider, outside), rest=self.rest, renew=self.renew)
@@ -88,7 +90,9 @@ class CredentialStore:
         lock = MachineLock(folder=self._locks, scope="login", identity=f"{self._file.path}\0{credential.id}")
         await self._take(lock)
         try:
-            now = {each.id: each for each in (await self._look()).credentials}.get(credential.id)
+            stored = await asyncio.to_thread(self._file.read_anew)
+            every = {each.id: each for each in stored.credentials} | self._unwritten
+            now = every.get(credential.id)
             if now is None or now.dead:
                 why = now.dead if now else f"there is no login any more: hermes login {credential.provider}"
                 raise NeedsLogin(why)
@@ -101,12 +105,14 @@ class CredentialStore:
                 await asyncio.to_thread(self._file.update, now.id, lambda entry: replace(entry, dead=dead))
                 raise
             self._secrets.learn(tokens.access.reveal(), tokens.refresh.reveal())
-            kept = await asyncio.to_thread(self._file.update, now.id, tokens.on)
+            renewed = self._unwritten[now.id] = tokens.on(now)
             log.info("credential.renewed provider=%s label=%s", now.provider, now.label)
-            return kept or tokens.on(now)
+            return renewed
         finally:
-            lock.release()
-            await self._look()
+            try:
+                await self._look()  # it writes the new token, before others may look
+            finally:
+                lock.release()
 
     async def _take(self, lock: MachineLock) -> None:
         end = time.monotonic() + LOCK_SECONDS
@@ -116,14 +122,28 @@ class CredentialStore:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _look(self) -> StoredCredentials:
-        self._held = await asyncio.to_thread(self._file.read)
+        self._held = await asyncio.to_thread(self._read)
         self._read_at = time.monotonic()
         self._secrets.learn(*secrets_of(self._held.credentials))
         return self._held
 
+    def _read(self) -> StoredCredentials:
+        """Read the file, once new tokens are written: the service has forgotten the old ones."""
+        for id, renewed in list(self._unwritten.items()):
+            try:
+                self._file.update(id, partial(_instead, renewed))
+                self._unwritten.pop(id, None)
+            except UserError as error:
+                log.error("credential.token_not_written id=%s why=%s", id, error)
+        held = self._file.read()
+        every = (self._unwritten.get(each.id, each) for each in held.credentials)
+        return replace(held, credentials=tuple(every))
+
     async def close(self) -> None:
         """Let a token that is being renewed reach the file."""
         await asyncio.gather(*self._renewing.values(), return_exceptions=True)
+        if self._unwritten:
+            await self._look()
 
 
 class AgentCredentials:
@@ -167,3 +187,7 @@ class AgentCredentials:
 
     async def close(self) -> None:
         await asyncio.gather(*(store.close() for store in self._stores.values()))
+
+
+def _instead(renewed: Credential, entry: Credential) -> Credential:
+    return renewed

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -52,6 +53,7 @@ class CredentialFile:
         self.path = home / AUTH_FILE
         self._lock = home / LOCK_FILE
         self._file = JsonFile(self.path, _read_tree)
+        self._reading = threading.Lock()
 
     @property
     def problem(self) -> str:
@@ -59,8 +61,13 @@ class CredentialFile:
         return self._file.problem
 
     def read(self) -> StoredCredentials:
-        """What the file holds now; it is parsed again only if it has changed."""
-        return self._file.read()
+        """What the file holds now; it is parsed again only if it looks changed."""
+        with self._reading:
+            return self._file.read()
+
+    def read_anew(self) -> StoredCredentials:
+        """The same, whatever it looks like: for whoever would use up a token that another has renewed."""
+        return _read_tree(read_mapping(self.path))
 
     def add(self, credential: Credential) -> None:
         """Store a credential behind the others of its provider, or in the place of the one with its id."""
