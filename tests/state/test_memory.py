@@ -1,4 +1,4 @@
-"""The agent's own files: three names."""
+"""The agent's own files, and what new sessions are told of memories."""
 
 from __future__ import annotations
 
@@ -14,29 +14,14 @@ from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.world import World
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.domain.toolbox import Toolbox
-from hermes.state.memory.files import PLACES, MemoryFiles, read_file, write_first_soul
-
-
-def test_each_name_has_its_place(tmp_path: Path) -> None:
-    assert [read_file(tmp_path, name) for name in PLACES] == ["", "", ""]
-    (tmp_path / "memories").mkdir()
-    for path in ("SOUL.md", "memories/MEMORY.md", "memories/USER.md"):
-        (tmp_path / path).write_text(f"I am {path}. Größe: 🦊", "utf-8")
-        assert read_file(tmp_path, path.rpartition("/")[2]) == f"I am {path}. Größe: 🦊"
+from hermes.state.memory.files import read_soul, write_first_soul
 
 
 def test_a_link_is_followed_and_bad_bytes_are_read(tmp_path: Path) -> None:
+    assert read_soul(tmp_path) == ""
     (tmp_path / "elsewhere.md").write_bytes(b"caf\xe9")
     (tmp_path / "SOUL.md").symlink_to(tmp_path / "elsewhere.md")
-    assert read_file(tmp_path, "SOUL.md") == "caf\ufffd"
-
-
-async def test_what_new_sessions_are_told(tmp_path: Path) -> None:
-    (tmp_path / "memories").mkdir()
-    (tmp_path / "memories" / "USER.md").write_text("Likes tea.", "utf-8")
-    (tmp_path / "memories" / "MEMORY.md").mkdir()
-    memory = MemoryFiles(Profile(agent=MAIN_AGENT, home=tmp_path, settings=Settings()))
-    assert await memory.notes() == {"What you have noted": "", "About the user": "Likes tea."}
+    assert read_soul(tmp_path) == "caf\ufffd"
 
 
 async def test_memories_are_asked_side_by_side_and_told_in_their_order(tmp_path: Path) -> None:
@@ -71,6 +56,6 @@ async def test_memories_are_asked_side_by_side_and_told_in_their_order(tmp_path:
 
 def test_a_new_agent_gets_a_soul_to_change_and_keeps_its_own(tmp_path: Path) -> None:
     write_first_soul(tmp_path, "You are new.")
-    assert read_file(tmp_path, "SOUL.md") == "You are new.\n"
+    assert read_soul(tmp_path) == "You are new.\n"
     write_first_soul(tmp_path, "You are newer.")
-    assert read_file(tmp_path, "SOUL.md") == "You are new.\n"
+    assert read_soul(tmp_path) == "You are new.\n"

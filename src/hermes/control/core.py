@@ -18,7 +18,7 @@ from hermes.domain.event import AgentEvent
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment
 from hermes.domain.model_facts import ModelFacts
-from hermes.domain.ports.agent import Agent, Compression, PersonNotes, Run, no_notes
+from hermes.domain.ports.agent import Agent, Compression, MemoryCare, PersonNotes, Run, no_notes
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import JobWorld, Media, ProcessView
 from hermes.domain.rows import MediaItem
@@ -39,6 +39,13 @@ start in the folder of its session, if that has one; tells its path there."""
 
 MakeTitle = Callable[[str, str, bool], Awaitable[tuple[str, Usage | None]]]
 """A title for words and their answer, and what a model took for it; if the last is true, without a model."""
+PersonOf = Callable[[Turn], str | None]
+"""Who speaks in a turn, as the entries of memory name them; None if nobody is known."""
+
+
+def nobody(turn: Turn) -> str | None:
+    """Stands where nothing is noted about people."""
+    return None
 
 
 class Runtime(Struct, frozen=True, kw_only=True):
@@ -58,6 +65,8 @@ class Runtime(Struct, frozen=True, kw_only=True):
     """Gives the entries of people's memory that a transcript names."""
     compression: Compression | None = None
     """Shortens sessions that are nearly too long; None where nothing can."""
+    person: PersonOf = nobody
+    memory: MemoryCare | None = None
     toolbox: Toolbox = field(default_factory=Toolbox)
     """Which tools each turn has."""
     media: Media | None = None

@@ -123,7 +123,7 @@ class ToolStarted(Struct, frozen=True, kw_only=True):
 
 class ToolFinished(Struct, frozen=True, kw_only=True):
     """The result. `unknown` says that the call was cut off and may have taken effect, `outside` that the text
-    came from elsewhere, and `usage` what models took that the tool asked."""
+    came from elsewhere, and `usage` what models took that the tool asked. `note` is for the person alone."""
 
     call: CallId
     text: str
@@ -132,6 +132,7 @@ class ToolFinished(Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...] = ()
     outside: bool = False
     usage: Usage | None = None
+    note: str = ""
 
 
 class QuestionKind(StrEnum):

@@ -46,7 +46,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     """What came of a call. `text` is for the model, and `outside` says that it was written elsewhere: it is
     data, whatever it says. `attachments` are pictures and files, by their hash in the media store. `data` is
     for code that calls tools and never stored; `usage` is what models took beside those that were asked
-    through the context, which are counted anyway."""
+    through the context, which are counted anyway. `note` is for the person, shown under the answer."""
 
     text: str
     attachments: tuple[Attachment, ...] = ()
@@ -54,6 +54,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     failed: bool = False
     outside: bool = False
     usage: Usage | None = None
+    note: str = ""
 
 
 class AskModel(Protocol):

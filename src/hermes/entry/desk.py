@@ -55,7 +55,8 @@ Performed = TypeVar("Performed", bound=Perform)
 class OperatorDesk(Struct, frozen=True, kw_only=True):
     """A home in the hands of its operator. `route` says whose something is that names no agent, `sends`
     whether somebody sends to a chat now; `carry` wakes who hands conversations over, `apply` adopts the
-    settings that stand in the files, `restart` begins anew with them."""
+    settings that stand in the files, `restart` begins anew with them; `print_memory` brings the files of an
+    agent's memory up to date."""
 
     agents: Sequence[AgentId]
     default: AgentId
@@ -67,6 +68,7 @@ class OperatorDesk(Struct, frozen=True, kw_only=True):
     carry: Callable[[], None]
     apply: Callable[[], Awaitable[SettingsReport]]
     restart: Callable[[], Awaitable[None]]
+    print_memory: Callable[[AgentId], Awaitable[None]]
 
     def of(self, agent: AgentId) -> Store:
         return self.courier.store.scoped(agent)

@@ -100,7 +100,7 @@ def test_schemas_are_small() -> None:
         }
         for spec in TOOLS.values()
     ]
-    assert len(TOOLS) == 11
+    assert len(TOOLS) == 12
     assert len(json.dumps(schemas, separators=(",", ":"), ensure_ascii=False).encode()) <= 6200
 
 
@@ -131,6 +131,7 @@ def test_effects_and_company() -> None:
         "cronjob": (Effect.ONCE, False),
         "clarify": (Effect.READ, False),
         "todo": (Effect.READ, False),
+        "memory": (Effect.KEYED, False),
     }
 
 
@@ -145,6 +146,7 @@ async def test_toolsets(bench: Bench) -> None:
         "messaging",
         "clarify",
         "todo",
+        "memory",
     }
 
 

@@ -134,7 +134,17 @@ class HomeAccess(Struct, frozen=True, kw_only=True):
             carry=lambda: None,
             apply=partial(_check_settings, loaded),
             restart=_no_gateway,
+            print_memory=partial(self._print_memory, courier),
         )
+
+    async def _print_memory(self, courier: MessageSender, agent: AgentId) -> None:
+        from hermes.app.agents.memory import AgentMemory
+
+        settings = courier.live.now
+        home = agent_home(self.command.home, agent, settings)
+        profile = Profile(agent=agent, home=home, settings=settings)
+        memory = AgentMemory(profile, courier.store.scoped(agent), courier.clock, lambda: settings)
+        await memory.print_files()
 
     def _jobs(self, courier: MessageSender, agent: AgentId) -> JobDesk:
         from hermes.app.agents.agent_backends import AgentBackends

@@ -96,6 +96,7 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
             attachments=result.attachments,
             outside=notes.outside,
             usage=sum_usage(notes.used) if notes.used else None,
+            note=result.note,
         )
 
     async def _run(

@@ -38,6 +38,7 @@ from hermes.domain.event import (
     ModelSaid,
     Notice,
     Record,
+    ToolFinished,
 )
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import ModelRequest, Provider, Run
@@ -375,8 +376,8 @@ def _results(view: TurnView) -> str:
 
 
 def _note(run: Run, view: TurnView, last: ModelSaid, *, cut: bool) -> str:
-    notes = []
-    records = (entry.record for entry in turn_entries(run.transcript, run.turn.id))
+    records = [entry.record for entry in turn_entries(run.transcript, run.turn.id)]
+    notes = [record.note for record in records if isinstance(record, ToolFinished) and record.note]
     replies = [last, *(record for record in records if isinstance(record, ModelSaid))]
     if cut:
         notes.append(CUT)

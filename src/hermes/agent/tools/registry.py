@@ -52,6 +52,18 @@ class Recall(Protocol):
     async def __call__(self, query: str, limit: int, context: ToolContext, /) -> Sequence[SearchHit]: ...
 
 
+class MemoryBook(Protocol):
+    """What the agent notes. `asks` says whether a person is asked before each note."""
+
+    def asks(self) -> bool: ...
+
+    async def search(self, context: ToolContext, words: str) -> ToolResult: ...
+
+    async def edit(
+        self, context: ToolContext, action: str, target: str, text: str, old: str
+    ) -> ToolResult: ...
+
+
 class JobActions(Protocol):
     """Does with jobs what an action and what is said of a job ask for."""
 

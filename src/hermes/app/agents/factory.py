@@ -12,14 +12,23 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes import plugins
+from hermes.agent.context.compress import Compressor
 from hermes.agent.context.prompt import IDENTITY
 from hermes.agent.danger.scope import UserLocks
 from hermes.agent.run.loop import AgentLoop, LoopLimits
-from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall, SudoPassword
+from hermes.agent.tools.registry import (
+    CommandRules,
+    JobActions,
+    MemoryBook,
+    ProcessEnded,
+    Recall,
+    SudoPassword,
+)
 from hermes.app.agents.agent_backends import AgentBackends, BoundAgent
 from hermes.app.agents.backends import GatewayBackends
 from hermes.app.agents.compression import make_compressor
 from hermes.app.agents.manner import AgentManner
+from hermes.app.agents.memory import AgentMemory
 from hermes.app.agents.models import AgentModels
 from hermes.app.agents.prompt import SystemPrompt, make_memories
 from hermes.app.agents.redaction import redacting
@@ -37,6 +46,7 @@ from hermes.control.chores import Chore
 from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
 from hermes.control.hooks.dispatch import Hooks
+from hermes.control.people.memory import person_of
 from hermes.control.turn.gates import gate_tool
 from hermes.control.turn.passwords import PasswordDesk
 from hermes.control.workers import Supervisor, report_death
@@ -52,7 +62,7 @@ from hermes.domain.settings.settings import PluginOptions, Profile, Settings
 from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.toolbox import Toolbox, ToolSource
-from hermes.domain.turn import Turn
+from hermes.domain.turn import Cause, Turn
 from hermes.domain.word import replace
 from hermes.state.files.media import MediaFiles
 from hermes.state.home.homes import agent_home
@@ -209,7 +219,6 @@ class AgentFactory:
         return self._runtime(Profile(agent=agent, home=home, settings=own), store, sources), sources
 
     def _runtime(self, profile: Profile, store: Store, sources: dict[str, ToolSource]) -> Runtime:
-        settings = profile.settings
         workspace = self.workspace(profile.home)
         if self._overrides.workspace is None and not workspace.exists():
             write_first_soul(profile.home, IDENTITY)
@@ -218,8 +227,10 @@ class AgentFactory:
         tools = self._overrides.tools
         backends = AgentBackends(profile, workspace, self.backends)
         backend, scopes = backends.backend, self._scopes(profile)
+        memory = self._memory(profile, store)
         if tools is None:
-            tools = self.tools(self._services(profile, store, backends, media, scopes), sources)
+            services = self._services(profile, store, backends, media, scopes).plus(MemoryBook, memory)
+            tools = self.tools(services, sources)
         toolbox = self._toolbox(profile, tools)
         model = self.models.name(profile.agent)
         prompt = SystemPrompt(
@@ -230,15 +241,49 @@ class AgentFactory:
             window=partial(self.models.window, profile.agent),
             model=model,
             clock=self._overrides.clock,
-            memories=make_memories(profile, self._loaded),
+            memories=make_memories(memory, profile, self._loaded),
             conceal=self._loaded.secrets.conceal,
         )
-        agent, live, clock = profile.agent, self._around.live, self._overrides.clock
-        compressor = make_compressor(agent, self.models, lambda: live.now.compression, clock)
-        loop = AgentLoop(
+        memory.changed = prompt.forget
+        live, clock = self._around.live, self._overrides.clock
+        compressor = make_compressor(profile.agent, self.models, lambda: live.now.compression, clock)
+        loop = self._loop(profile, media, toolbox, prompt, compressor)
+        jobs = None if self._overrides.in_memory else self._jobs(profile, backends)
+        return Runtime(
+            profile=profile,
+            agent=BoundAgent(loop, backends),
+            store=store,
+            model=self.models.title(profile),
+            facts=partial(self.models.facts_of, profile.agent),
+            title=self.models.titler(profile.agent, clock),
+            describe=self.models.describer(profile.agent, clock),
+            prompt=prompt.freeze,
+            compression=compressor,
+            workspace=str(workspace),
+            person_notes=memory.person_notes,
+            person=self._person,
+            memory=memory,
+            toolbox=toolbox,
+            media=media,
+            jobs=jobs,
+            take_file=self._around.messaging.files(profile, backend, media, scopes),
+            bring_file=backends.bring,
+            processes=backends.processes,
+        )
+
+    def _loop(
+        self,
+        profile: Profile,
+        media: Media,
+        toolbox: Toolbox,
+        prompt: SystemPrompt,
+        compressor: Compressor | None,
+    ) -> AgentLoop:
+        settings, live, clock = profile.settings, self._around.live, self._overrides.clock
+        return AgentLoop(
             provider=self.provider(profile, media),
             toolbox=toolbox,
-            model=model,
+            model=prompt.model,
             system=lambda session: prompt.build(),
             clock=clock,
             facts=partial(self.models.facts_of, profile.agent),
@@ -250,24 +295,18 @@ class AgentFactory:
             compressor=compressor,
             cache_ttl=settings.prompt_caching.cache_ttl,
         )
-        return Runtime(
-            profile=profile,
-            agent=BoundAgent(loop, backends),
-            store=store,
-            model=self.models.title(profile),
-            facts=partial(self.models.facts_of, agent),
-            title=self.models.titler(agent, clock),
-            describe=self.models.describer(agent, clock),
-            prompt=prompt.freeze,
-            compression=compressor,
-            workspace=str(workspace),
-            toolbox=toolbox,
-            media=media,
-            jobs=None if self._overrides.in_memory else self._jobs(profile, backends),
-            take_file=self._around.messaging.files(profile, backend, media, scopes),
-            bring_file=backends.bring,
-            processes=backends.processes,
+
+    def _memory(self, profile: Profile, store: Store) -> AgentMemory:
+        live = self._around.live
+        return AgentMemory(
+            profile, store, self._overrides.clock, lambda: live.now, self._loaded.secrets.redact
         )
+
+    def _person(self, turn: Turn) -> str | None:
+        """What a turn of another's doing is told about people, it was told by whoever began it."""
+        if turn.cause is Cause.CHILD:
+            return None
+        return person_of(turn.input.guidance.origin or turn.source, self._around.live.now)
 
     def _jobs(self, profile: Profile, backends: AgentBackends) -> HomeJobs:
         return HomeJobs(profile.home, self._around.environ, backends, self._loaded.secrets.redact)

@@ -34,7 +34,7 @@ from hermes.domain.session import FrozenPrompt, Session
 from hermes.domain.settings.settings import Profile
 from hermes.domain.text import one_line
 from hermes.domain.toolbox import Toolbox
-from hermes.state.memory.files import read_file
+from hermes.state.memory.files import read_soul
 from hermes.state.settings.loader import LoadedSettings
 
 log = logging.getLogger("hermes.app")
@@ -120,6 +120,10 @@ class SystemPrompt:
             why = one_line(describe(error), 200)
             log.warning("memory.failed memory=%s why=%s", name, why)
 
+    def forget(self) -> None:
+        """Read everything anew for the next session."""
+        self._tiers.clear()
+
     def _forget_old(self) -> None:
         """Folders of sessions come and go."""
         now = self.clock.monotonic()
@@ -138,7 +142,7 @@ class SystemPrompt:
         return str(self._build(self._identity(), None, ()))
 
     def _identity(self) -> str:
-        text = read_file(self.profile.home, "SOUL.md")
+        text = read_soul(self.profile.home)
         if hits := scan(text):
             log.warning("prompt.blocked file=SOUL.md why=%s", "; it ".join(hits))
             return f"{IDENTITY}\n\n{BLOCKED.format(name='SOUL.md', why=', '.join(hits))}"
@@ -181,7 +185,7 @@ def _today(clock: Clock, timezone: str) -> date:
     return clock.now().astimezone(zone_named(timezone)).date()
 
 
-def make_memories(profile: Profile, loaded: LoadedSettings) -> dict[str, Memory]:
+def make_memories(own: Memory, profile: Profile, loaded: LoadedSettings) -> dict[str, Memory]:
     """May import plugins: call it off the loop. A name that no plugin has is a `SettingsError`; a plugin that
     breaks is left out."""
     makers, wanted = plugins.memories(profile.settings.plugins), profile.settings.memory.provider
@@ -192,5 +196,5 @@ def make_memories(profile: Profile, loaded: LoadedSettings) -> dict[str, Memory]
         others = ", ".join(sorted(makers.keys() - {BUILT_IN})) or "none is installed"
         message = f"memory.provider: there is no memory “{wanted}”."
         raise loaded.wrong("memory.provider", message, f"Plugins that bring one: {others}.")
-    made = {name: plugins.make_memory(name, makers[name], profile) for name in (BUILT_IN, wanted) if name}
-    return {name: memory for name, memory in made.items() if memory is not None}
+    made = plugins.make_memory(wanted, makers[wanted], profile) if wanted else None
+    return {BUILT_IN: own} if made is None else {BUILT_IN: own, wanted: made}

@@ -17,11 +17,13 @@ _ADMIN_SCOPE = "admin"
 
 class AdminList(Struct, frozen=True, kw_only=True):
     """The list of admins that counts in a place, by its key, and whether it is `named`, that is, names
-    anybody; `holds` says whether who asks is an admin or, where none are named, let in by id."""
+    anybody; `holds` says whether who asks is an admin or, where none are named, let in by id, and `alone`
+    whether nobody else is."""
 
     key: str
     named: bool
     holds: bool
+    alone: bool
 
 
 def admin_list(source: Source, settings: Settings) -> AdminList:
@@ -31,10 +33,12 @@ def admin_list(source: Source, settings: Settings) -> AdminList:
     # Whoever names admins for one sort of chats means that nobody else is one in the other.
     key, admins = own if own[1] or not other[1] else other
     if admins:
-        return AdminList(key=key, named=True, holds=is_listed(source, admins))
+        alone = len({ident.strip() for ident in admins} - {""}) == 1 and "*" not in admins
+        return AdminList(key=key, named=True, holds=is_listed(source, admins), alone=alone)
     # People whom the operator let in by id; `*` names nobody.
     named = {ident.strip() for ident in (*block.allowed_users, *settings.allowed_users)} - {"*", ""}
-    return AdminList(key=key, named=False, holds=not ids_of(source).isdisjoint(named))
+    holds = not ids_of(source).isdisjoint(named)
+    return AdminList(key=key, named=False, holds=holds, alone=len(named) == 1)
 
 
 def at_machine(source: Source) -> bool:

@@ -16,7 +16,7 @@ from datetime import datetime
 
 from msgspec import Struct, field
 
-from hermes.control.core import Runtime
+from hermes.control.core import PersonOf, Runtime, nobody
 from hermes.control.sessions.callers import Caller, find_session
 from hermes.control.sessions.repeats import NewRequest, SubmittedTurn, add_request, asked_before
 from hermes.control.turn.actors import Actors
@@ -142,6 +142,7 @@ class SubmitTurn(Struct, frozen=True, kw_only=True):
     prompted: bool = False
     prompt: FrozenPrompt | None = None
     budgets: BudgetGate | None = None
+    person: PersonOf = nobody
 
     def unit(self, tx: Tx) -> SubmittedTurn:
         words, place = self.words, self.words.place
@@ -164,7 +165,8 @@ class SubmitTurn(Struct, frozen=True, kw_only=True):
         if self.epoch is None or standing.busy:
             tx.turns.add(turn)
         else:
-            claim = begin_at_once(tx, self._used(tx, session, begun), turn, standing.last, self.epoch)
+            used = self._used(tx, session, begun)
+            claim = begin_at_once(tx, used, turn, standing.last, self.epoch, self.person)
         named = words.request
         request = None if named is None or named.late else add_request(tx, named, turn, self.now)
         # A chat that was bound to a session by these words has begun it.
@@ -354,6 +356,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 epoch=self.actors.epoch if at_once else None,
                 prompted=at_once and runtime.prompt is not None,
                 budgets=gate_of(core, runtime) if core.live.now.budgets else None,
+                person=runtime.person,
             )
             try:
                 submitted = await self._store(runtime, unit)

@@ -240,6 +240,7 @@ class SessionActor:
             born=self._warm.born,
             gated=GATE_TURN in self._core.hooks.followed,
             budgets=self._budgets(),
+            person=self._runtime.person,
             rulings=self._rulings,
         )
         claim = await self._runtime.store.write(claiming.unit)

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
+from hermes.control.core import PersonOf, nobody
 from hermes.control.outbound.question_messages import close_question
 from hermes.control.turn.budgets import BudgetGate
 from hermes.control.turn.chat_prompt import place_prompt
@@ -114,6 +115,7 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
     gated: bool = False
     """Whether hooks are asked before a turn that calls the model."""
     budgets: BudgetGate | None = None
+    person: PersonOf = nobody
     rulings: Mapping[tuple[TurnId, str], str] = field(default_factory=dict)
     """Why a turn with this text may not run; an empty reason is consent. Other words are asked about anew."""
 
@@ -161,7 +163,7 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         elif turn.stop in UNHEARD:
             records = []
         else:
-            records = [_confirmation(turn)] if turn.input.confirm else self._opening(turn)
+            records = [_confirmation(turn)] if turn.input.confirm else self._opening(tx, turn)
         reason = turn.stop or ("interrupted" if is_interrupted(turn, behind) else None)
         if reason is not None and not ended_by(records):
             records = [*records, Stopped(reason=reason)]
@@ -253,7 +255,7 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
     ) -> tuple[Sequence[Record], tuple[GatewayEvent, ...]]:
         """What was asked for is done."""
         if turn.input.action is not TurnAction.NEW:
-            return self._opening(turn), ()
+            return self._opening(tx, turn), ()
         title = turn.input.text or None
         if title is not None and any(known.title == title for known in tx.sessions.find(title)):
             return [Finished(note=f"Another session is called “{title}”. Choose another title.")], ()
@@ -302,10 +304,10 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
             left.append(turn)
         return left
 
-    def _opening(self, turn: Turn) -> list[Record]:
+    def _opening(self, tx: Tx, turn: Turn) -> list[Record]:
         given = turn.input
         if given.action is TurnAction.SAY:
-            return [said_in(turn)]
+            return [said_in(turn, notes=name_notes(tx, turn, self.person))]
         if given.action is TurnAction.RELAY:
             return [Finished(note=given.text)]
         if given.action is TurnAction.RUN:
@@ -354,18 +356,27 @@ def keep_session_grants(tx: Tx, session: SessionId, turn: TurnId, new: Sequence[
             tx.grants.add_for_session(session, question.answered_by, question.digest, entry.seq)
 
 
-def begin_at_once(tx: Tx, session: Session, turn: Turn, last: int, epoch: int) -> Claim:
+def begin_at_once(
+    tx: Tx, session: Session, turn: Turn, last: int, epoch: int, person: PersonOf = nobody
+) -> Claim:
     """Add a turn that does nothing but say something to a session in which nothing is unfinished, as one that
     is running: nothing is before it and nothing behind it, and its words come after the record `last`. The
     session itself is written by whoever calls this."""
     running = replace(turn, state=TurnState.RUNNING, attempt=1)
-    said = Entry(seq=last + 1, turn=turn.id, at=turn.created_at, record=said_in(turn))
+    words = said_in(turn, notes=name_notes(tx, turn, person))
+    said = Entry(seq=last + 1, turn=turn.id, at=turn.created_at, record=words)
     tx.turns.add(running, epoch=epoch, since=said.seq)
     tx.journal.append(session.id, [said])
     return Claim(next=NextStep.RUN, turn=running, session=session, new=(said,))
 
 
-def said_in(turn: Turn, *, steering: bool = False) -> UserSaid:
+def name_notes(tx: Tx, turn: Turn, person: PersonOf) -> tuple[int, ...]:
+    """What is noted of who speaks, as far as the session was not told of it."""
+    speaker = person(turn)
+    return () if speaker is None else tx.notes.name(turn.session, speaker)
+
+
+def said_in(turn: Turn, *, steering: bool = False, notes: tuple[int, ...] = ()) -> UserSaid:
     given = turn.input
     return UserSaid(
         text=given.text,
@@ -373,7 +384,7 @@ def said_in(turn: Turn, *, steering: bool = False) -> UserSaid:
         attachments=tuple(map(_settled, given.attachments)),
         context=given.context,
         steering=steering,
-        notes=given.notes,
+        notes=given.notes + notes,
     )
 
 

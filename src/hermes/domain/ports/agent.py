@@ -148,6 +148,16 @@ class Provider(Protocol):
     def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]: ...
 
 
+class MemoryCare(Protocol):
+    """The entries of an agent's memory, with the files that print them."""
+
+    async def forget(self, person: str) -> int:
+        """Forget all about a person; how many entries that were."""
+
+    async def print_files(self) -> None:
+        """Show in the files what is in the store by now."""
+
+
 class Memory(Protocol):
     """What an agent knows beyond a session."""
 

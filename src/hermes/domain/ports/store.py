@@ -17,6 +17,7 @@ from hermes.domain.event import Entry
 from hermes.domain.handoff import Handoff
 from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.job import DueJobs, Job, JobRun, Slot
+from hermes.domain.memory import MemoryEntry, MemoryShelf
 from hermes.domain.message import Inbound
 from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.domain.rows import (
@@ -448,6 +449,42 @@ class Budgets(BudgetCare, Protocol):
         """The turn ends."""
 
 
+class MemoryEntries(Protocol):
+    """What an agent remembers."""
+
+    def add(self, entry: MemoryEntry) -> MemoryEntry:
+        """The entry with its number."""
+
+    def change(self, before: MemoryEntry, after: MemoryEntry) -> None: ...
+
+    def remove(self, entry: MemoryEntry) -> None: ...
+
+    def find(self, words: str, persons: Collection[str], limit: int) -> list[MemoryEntry]:
+        """Those that hold the words, of these people or shared."""
+
+    def list(self, shelf: MemoryShelf | None = None) -> list[MemoryEntry]:
+        """Those of a shelf, or of all; the oldest first."""
+
+
+class PersonNoteNames(Protocol):
+    """Which entries of people the words of a session name."""
+
+    def name(self, session: SessionId, person: str) -> tuple[int, ...]:
+        """What a person's words are to name now: what the model is told of them and the session has not named
+        yet. It counts as named from now on."""
+
+    def texts(self, notes: Collection[int]) -> dict[int, str]:
+        """Entries as they are now; what was forgotten is missing."""
+
+    def repeats(self, session: SessionId, key: str) -> bool:
+        """Whether the last change that a session made had this key; from now on it has."""
+
+    def printed(self, name: str) -> str | None:
+        """A file of entries as it was last written or read; None before the first time."""
+
+    def print(self, name: str, text: str) -> None: ...
+
+
 class Tx(Struct, frozen=True, kw_only=True):
     """One transaction, scoped to one agent: its tables."""
 
@@ -476,6 +513,8 @@ class Tx(Struct, frozen=True, kw_only=True):
     directory: Directory
     usage: UsageCounts
     budgets: Budgets
+    memory: MemoryEntries
+    notes: PersonNoteNames
 
 
 class Store(Protocol):

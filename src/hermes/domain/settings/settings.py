@@ -28,6 +28,7 @@ from hermes.domain.settings.manner import (
     ReasoningOverride,
     RuntimeFooter,
 )
+from hermes.domain.settings.memory import MemorySettings
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.prompt_caching import PromptCaching
 from hermes.domain.settings.providers import (
@@ -605,15 +606,6 @@ class SecuritySettings:
         True,
         "Show `‹secret›` for what looks like a credential; those Hermes has loaded are never shown anyway.",
         instead=True,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemorySettings:
-    """What agents know beyond a session."""
-
-    provider: str = setting(
-        "", "A memory that a plugin brings, beside MEMORY.md and USER.md; empty or `none` = no other."
     )
 
 

@@ -6,22 +6,24 @@ itself which session it is in, so one whose gateway was started anew goes on as 
 from __future__ import annotations
 
 import os
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, get_args
 
 from aiohttp import web
 
+from hermes.control.gateway import Gateway
 from hermes.control.sessions.submission import NotFound
 from hermes.domain.command_line import CallerReply
 from hermes.domain.errors import HermesError
 from hermes.domain.event import Verdict
 from hermes.domain.gateway_event import GatewayEvent
-from hermes.domain.ids import QuestionId, SessionId, TurnId
+from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.rows import OpenWork
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.sse import encode_event
 from hermes.domain.turn import AnswerResult, Turn
 from hermes.entry import batches as batches
+from hermes.entry import memories as memories
 from hermes.entry.desk import OPERATIONS, OperatorDesk, Perform
 from hermes.entry.http.site.endpoint import HttpCall, local_route
 from hermes.entry.terminal.door import ResumedSession, SessionChoice, TerminalState
@@ -195,7 +197,14 @@ def _desk(call: HttpCall) -> OperatorDesk:
         carry=gateway.handoffs.ring,
         apply=call.site.apply,
         restart=call.site.restart,
+        print_memory=partial(_print_memory, gateway),
     )
+
+
+async def _print_memory(gateway: Gateway, agent: AgentId) -> None:
+    memory = (await gateway.agents.get(agent)).memory
+    if memory is not None:
+        await memory.print_files()
 
 
 def _serve(perform: Perform) -> Perform:

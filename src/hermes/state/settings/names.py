@@ -93,8 +93,7 @@ _LATER_IN = {
         background_process_notifications ephemeral_system_ttl""",
     "compression": "in_place abort_on_summary_failure hygiene_hard_message_limit",
     "cron": "provider",
-    "memory": """memory_enabled user_profile_enabled memory_char_limit user_char_limit nudge_interval
-        write_approval flush_min_turns""",
+    "memory": "nudge_interval flush_min_turns",
     "logging": "max_size_mb backup_count",
     "sessions": "vacuum_after_prune min_interval_hours",
     "gateway": """multiplex_profiles profile_routes platform_connect_timeout delivery_ledger

@@ -287,6 +287,28 @@ COMPRESSIONS = (
         kind TEXT, body TEXT)""",
 )
 
+MEMORY = (
+    """CREATE TABLE memory (
+        n INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, target TEXT NOT NULL, person TEXT NOT NULL,
+        text TEXT NOT NULL, author TEXT NOT NULL, turn TEXT, at REAL NOT NULL, used_at REAL NOT NULL,
+        in_prompt INTEGER NOT NULL, shared INTEGER NOT NULL)""",
+    "CREATE INDEX memory_person ON memory (agent, person, target)",
+    "CREATE INDEX memory_shared ON memory (agent) WHERE shared",
+    """CREATE VIRTUAL TABLE memory_words USING fts5 (text, content = 'memory', content_rowid = 'n',
+        tokenize = 'unicode61 remove_diacritics 2')""",
+    # Which entries the words of a session name, so that each is told once.
+    """CREATE TABLE named_notes (
+        session TEXT NOT NULL, note INTEGER NOT NULL, agent TEXT NOT NULL, PRIMARY KEY (session, note)
+        ) WITHOUT ROWID""",
+    "CREATE INDEX named_notes_note ON named_notes (note)",
+    # The last change that each session made, so that it counts once.
+    """CREATE TABLE memory_keys (
+        session TEXT PRIMARY KEY, key TEXT NOT NULL, agent TEXT NOT NULL) WITHOUT ROWID""",
+    """CREATE TABLE memory_files (
+        agent TEXT NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (agent, name)
+        ) WITHOUT ROWID""",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -306,6 +328,7 @@ MIGRATIONS = (
     Migration(number=17, oldest=12, statements=PROMPT_TIERS),
     Migration(number=18, oldest=12, statements=BUDGETS),
     Migration(number=19, oldest=19, statements=COMPRESSIONS),
+    Migration(number=20, oldest=19, statements=MEMORY),
 )
 NEWEST = MIGRATIONS[-1].number
 

@@ -33,6 +33,7 @@ from hermes.state.store.tables.inbox import InboxTable
 from hermes.state.store.tables.jobs import JobRunsTable, JobsTable
 from hermes.state.store.tables.journal import JournalTable, JournalTailTable
 from hermes.state.store.tables.media_index import MediaTable
+from hermes.state.store.tables.memory import MemoryTable, PersonNotesTable
 from hermes.state.store.tables.outbox import OutboxTable
 from hermes.state.store.tables.rights import GrantsTable, PairingCodesTable, PairingsTable
 from hermes.state.store.tables.search import SearchTable
@@ -175,6 +176,8 @@ def tables_of(db: Db, agent: AgentId) -> Tx:
         handoffs=HandoffsTable(own, agent),
         usage=UsageTable(own, agent),
         budgets=BudgetsTable(db),
+        memory=MemoryTable(own, agent),
+        notes=PersonNotesTable(own, agent),
     )
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import NoReturn
 
 from hermes.domain.errors import Lost, Refused
-from hermes.domain.event import Entry
+from hermes.domain.event import Entry, Summarised, Undone
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.rows import JournalRow
 from hermes.state.store.codec import decode_record, encode_record, stamp, unstamp
@@ -48,6 +48,9 @@ class JournalTable(ScopedTable):
                 values += (n, entry.seq, entry.turn, stamp(entry.at), kind, body.decode())
             if self._db.run(_adding(len(some)), *values) != len(some):
                 self._say_lost(session, some[0].seq)
+        if any(isinstance(entry.record, Summarised | Undone) for entry in new):
+            # What was named about people may be hidden by now, so it is named again.
+            self._db.run("DELETE FROM named_notes WHERE session = ?", session)
 
     def _say_lost(self, session: SessionId, seq: int) -> NoReturn:
         if not self._db.one("SELECT 1 FROM sessions WHERE id = ? AND agent = ?", session, self._agent):

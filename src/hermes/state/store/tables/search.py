@@ -63,7 +63,7 @@ class SearchTable(ScopedTable):
             return []
         if re.search(_SPACELESS, query):
             return self._like([word for word in words if word not in _OPERATORS] or words, limit, viewer)
-        hits = self._match("words", _phrase(query), limit, viewer)
+        hits = self._match("words", search_phrase(query), limit, viewer)
         # No such words: perhaps parts of some.
         plain = '"' not in query and all(len(word) >= 3 and word not in _OPERATORS for word in words)
         if not hits and plain:
@@ -123,7 +123,7 @@ def _seen_by(viewer: Viewer | SessionFilter) -> tuple[str, tuple[str | float | N
     return f" AND j.turn != ? AND {mine}", (viewer.turn, here.id, here.owner, here.place)
 
 
-def _phrase(query: str) -> str:
+def search_phrase(query: str) -> str:
     """The query in the index's own language: quoted phrases and trailing `*` kept, AND between words,
     OR and NOT understood, everything else taken as plain words."""
     parts: list[str] = []

@@ -1,0 +1,27 @@
+"""Settings of what agents know beyond a session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hermes.domain.settings.declaring import setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySettings:
+    """What agents know beyond a session."""
+
+    memory_enabled: bool = setting(True, "Whether agents keep notes of their work (MEMORY.md).")
+    user_profile_enabled: bool = setting(
+        True, "Whether they keep notes of the people they talk to (USER.md)."
+    )
+    memory_char_limit: int = setting(
+        2200,
+        "Characters of MEMORY.md that every session is told; what does not fit is found by search.",
+        least=1,
+    )
+    user_char_limit: int = setting(1375, "The same for what is noted of each person.", least=1)
+    write_approval: bool = setting(False, "Ask the person before anything is noted.", instead=True)
+    provider: str = setting(
+        "", "A memory that a plugin brings, beside MEMORY.md and USER.md; empty or `none` = no other."
+    )
