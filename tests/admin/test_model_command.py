@@ -17,7 +17,10 @@ from hermes.admin.shell.output import CliConsole
 from hermes.agent.models.choose import ModelChoice
 from hermes.agent.models.servers import ModelListing, OfferedModel
 from hermes.app.agents import model_search
+from hermes.domain.credential import Credential
 from hermes.domain.errors import UserError
+from hermes.domain.settings.declaring import Secret
+from hermes.state.home.credentials import CredentialFile
 from hermes.state.settings.loader import load_settings
 from hermes.testing.model_server import FakeModelServer
 
@@ -99,8 +102,7 @@ async def test_it_asks_step_by_step_on_a_terminal(tmp_path: Path, monkeypatch: p
         seen.append(f"{choice.provider} {choice.key.reveal()}")
         return ModelListing(models=tuple(OfferedModel(name=name) for name in MODELS), status=200)
 
-    for place in (model_command, model_search):
-        monkeypatch.setattr(place, "list_models", listed)
+    monkeypatch.setattr(model_search, "list_models", listed)
     monkeypatch.setattr(getpass, "getpass", lambda prompt, stream=None: "typed-key-0123")
     said = await ask(tmp_path, typed="groq\n2\n")
     assert "Groq  (hermes config set GROQ_API_KEY …)" in said and "GROQ_API_KEY is set in" in said
@@ -128,3 +130,17 @@ async def test_what_is_published_is_fetched_anew_or_stays(
         assert not (tmp_path / "cache" / "models.tsv").exists()
     assert "300 models are known" in await ask(tmp_path, "--refresh")
     assert "m7" in await ask(tmp_path, "list", "--provider", "openai")
+
+
+async def test_a_stored_key_counts_like_one_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def listed(choice: ModelChoice, seconds: float = 1.0) -> ModelListing:
+        assert choice.key.reveal() == "stored-key-0123"
+        return ModelListing(models=(OfferedModel(name="Hermes-9"),), status=200)
+
+    monkeypatch.setattr(model_search, "list_models", listed)
+    credential = Credential(id="1", provider="nous", label="mine", key=Secret("stored-key-0123"))
+    CredentialFile(tmp_path).add(credential)
+    assert "Hermes-9" in await ask(tmp_path, "list", "--provider", "nous")
+    assert "is now nous:Hermes-9" in await ask(tmp_path, "hermes", "--provider", "nous")

@@ -51,8 +51,8 @@ async def say(app: App, text: str, model: str = "") -> str:
 
 async def test_a_model_of_another_provider_reaches_that_provider(tmp_path: Path) -> None:
     async with (
-        FakeModelServer([Reply(text="main")]) as main,
-        FakeModelServer([Reply(text="house")] * 2) as house,
+        FakeModelServer(lambda request: Reply(text="main")) as main,
+        FakeModelServer(lambda request: Reply(text="house")) as house,
     ):
         async with gateway(tmp_path, main, house) as app:
             assert await say(app, "hello", "custom:house:big") == "house"

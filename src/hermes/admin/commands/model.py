@@ -19,11 +19,12 @@ from hermes.agent.models.catalogue import SOURCE, ModelCatalogue, trim
 from hermes.agent.models.choose import ModelAccess, ModelChoice
 from hermes.agent.models.local import gguf_problem
 from hermes.agent.models.registry import Models
-from hermes.agent.models.servers import NO_PROBE, fetch_json, list_models
+from hermes.agent.models.servers import NO_PROBE, fetch_json
 from hermes.app.agents.model_places import CACHE_FOLDER, ModelPlaces
 from hermes.app.agents.model_search import ModelSearch, adopt_model
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
+from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.models import ModelOption, describe_facts
 from hermes.domain.providers import CUSTOM, LOCAL, PROVIDERS, ProviderAuth, find_provider
@@ -35,7 +36,6 @@ from hermes.state.settings.by_key import set_setting
 from hermes.state.settings.loader import LoadedSettings, load_settings
 from hermes.state.settings.model_access import model_routes
 
-_LIST_SECONDS = 10.0
 _FETCH_SECONDS = 30.0
 _MOST_SHOWN = 40
 _ARGUMENTS = {
@@ -87,11 +87,26 @@ def _loaded(command: CliCommand) -> LoadedSettings:
 
 async def _search(command: CliCommand, loaded: LoadedSettings) -> ModelSearch:
     places = ModelPlaces(loaded, SystemClock(), command.home)
-    places.models = Models(providers(), probe=not loaded.variables.get(NO_PROBE))
+    stored = {
+        one.provider: one
+        for one in reversed(loaded.credentials.get(MAIN_AGENT, ()))
+        if not one.dead and (one.expires_at is None or one.expires_at > datetime.now(UTC))
+    }
+    named = {one.provider for one in loaded.credentials.get(MAIN_AGENT, ())}
+    places.models = Models(providers(), probe=not loaded.variables.get(NO_PROBE), stored=lambda: named)
+
+    def keyed(choice: ModelChoice) -> ModelChoice:
+        held = None if choice.key else stored.get(choice.provider)
+        return (
+            choice
+            if held is None
+            else replace(choice, key=held.key, base_url=held.base_url or choice.base_url)
+        )
+
     own = await places.models.choose(loaded.settings.model)
     base = replace(loaded.settings.model, default=own.model)
     aliases = {name: route.default for name, route in model_routes(loaded).items()}
-    return ModelSearch(places=places, loaded=loaded, base=base, own=own, aliases=aliases)
+    return ModelSearch(places=places, loaded=loaded, base=base, own=own, aliases=aliases, keyed=keyed)
 
 
 async def _find(command: CliCommand, text: str, provider: str) -> ModelOption:
@@ -178,18 +193,12 @@ async def _rows(search: ModelSearch, where: str) -> list[_Row]:
     choice = search.choice(where)
     if choice.way is ModelAccess.NONE and not find_provider(where):
         raise UserError(f"No model answers there: {choice.why}.", hint=choice.hint)
-    names = await _live_names(choice)
+    names = await search.live_names(choice)
     spec = find_provider(choice.provider)
     if not names and spec is not None:
         names = [model.name for model in search.places.catalogue.models(spec.facts)]
     prefix = f"{where}:" if where not in ("", search.base.provider) else ""
     return [_Row(name=name, facts=search.describe(prefix + name).facts) for name in names]
-
-
-async def _live_names(choice: ModelChoice) -> Sequence[str]:
-    if choice.way is not ModelAccess.HTTP:
-        return ()
-    return (await list_models(choice, _LIST_SECONDS)).names
 
 
 def _refresh(command: CliCommand) -> None:

@@ -38,6 +38,8 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
     own: ModelChoice | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     offered: Sequence[str] = ()
+    keyed: Callable[[ModelChoice], ModelChoice] = lambda choice: choice
+    """A choice with a stored credential, if it has no key of its own."""
 
     async def find(self, text: str, provider: str = "", refresh: bool = False) -> ModelOption:
         """The model that is meant; a `UserError` says why there is none, or several."""
@@ -116,7 +118,13 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
             return self.offered
         if self.offered and choice is self.own and not ask:
             return self.offered
-        listing = await list_models(choice, _LIST_SECONDS)
+        return await self.live_names(choice)
+
+    async def live_names(self, choice: ModelChoice) -> Sequence[str]:
+        """What a provider says it has; nothing if it does not say."""
+        if choice.way is not ModelAccess.HTTP:
+            return ()
+        listing = await list_models(self.keyed(choice), _LIST_SECONDS)
         await self.places.tell_listing(choice, listing)
         return listing.names
 

@@ -136,6 +136,7 @@ class AgentModels:
             "own": self._choices.get(agent),
             "aliases": self.aliases,
             "offered": self.offered(agent),
+            "keyed": partial(self._keyed, agent),
         }
 
     def name(self, agent: AgentId) -> str:
