@@ -77,7 +77,7 @@ def test_keys_are_added_listed_and_removed(
     listed = json.loads(capsys.readouterr().out)
     assert [(one["label"], one["source"]) for one in listed] == [
         ("OPENROUTER_API_KEY", "env:OPENROUTER_API_KEY"),
-        ("key 1", "manual"),
+        ("key", "manual"),
         ("work", "manual"),
     ]
     assert main(["auth", "list", "openrouter"]) == 0
@@ -123,6 +123,21 @@ def test_mistakes_are_told_in_a_sentence(
     assert main(words) == 1
     said = capsys.readouterr().err
     assert sentence in said and "Traceback" not in said
+
+
+def test_labels_are_free_ones(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(3):
+        assert main(["auth", "add", "openrouter", "--api-key", f"sk-or-v1-number-{number}"]) == 0
+    assert main(["auth", "remove", "openrouter", "key"]) == 0
+    assert main(["auth", "add", "openrouter", "--api-key", "sk-or-v1-number-4"]) == 0
+    assert [one.label for one in CredentialFile(home).read().of("openrouter")] == ["key 2", "key 3", "key"]
+    assert main(["auth", "add", "openrouter", "--label", "key 2", "--api-key", "sk-or-v1-number-5"]) == 1
+    assert "There is a credential called “key 2” already." in capsys.readouterr().err
+    (home / AUTH_FILE).write_text("{broken")
+    assert main(["login", "nous"]) == 1, "nobody logs in to lose it"
+    assert "is not JSON" in capsys.readouterr().err
 
 
 def test_an_agent_has_a_file_of_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

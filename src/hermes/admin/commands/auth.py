@@ -99,7 +99,7 @@ def _add(command: CliCommand) -> None:
     credential = Credential(
         id=secrets.token_hex(3),
         provider=provider,
-        label=_label(asked.label or f"key {len(stored) + 1}", stored),
+        label=_label(asked.label, "key", stored),
         key=Secret(key),
         base_url=_address(asked.base_url, provider),
     )
@@ -122,17 +122,18 @@ def _log_in(command: CliCommand, provider: str, *, again: bool) -> None:
         raise UserError(f"One cannot log in to {provider}.", hint=hint)
     file = _file(command)
     logins = [one for one in file.read().of(provider) if one.kind is CredentialKind.OAUTH]
+    if not again:
+        _label(command.asked.label, "login", logins)  # before anybody takes the trouble
     tokens = asyncio.run(_tokens(command, service))
     wanted = command.asked.label or _owner(tokens)
     before = [one for one in logins if again and (one.dead or one.label == (wanted or one.label))]
     if before:
         credential = tokens.on(before[0])
     else:
-        label = _label(wanted or f"login {len(logins) + 1}", [] if again else logins)
         new = Credential(
             id=secrets.token_hex(3),
             provider=provider,
-            label=label,
+            label=_label(command.asked.label, wanted or "login", logins),
             kind=CredentialKind.OAUTH,
             source="device_code",
         )
@@ -278,7 +279,11 @@ def _file(command: CliCommand) -> CredentialFile:
     """The file of the agent that is asked for, in a home that is there."""
     home = agent_home(prepare_home(command.home), _agent(command), _loaded(command).settings)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return CredentialFile(home)
+    file = CredentialFile(home)
+    file.read()
+    if file.problem:
+        raise UserError(file.problem)
+    return file
 
 
 def _read(command: CliCommand) -> CredentialFile:
@@ -318,9 +323,14 @@ def _address(url: str | None, provider: str) -> str:
     return url or ""
 
 
-def _label(wanted: str, stored: Sequence[Credential]) -> str:
+def _label(wanted: str | None, usual: str, stored: Sequence[Credential]) -> str:
+    """The name that is asked for, or the first free one: `key`, `key 2`, `key 3`."""
+    taken = {one.label for one in stored}
+    if wanted is None:
+        names = (usual if number == 1 else f"{usual} {number}" for number in range(1, len(taken) + 2))
+        return next(name for name in names if name not in taken)
     label = one_line(wanted, 60)
-    if any(one.label == label for one in stored):
+    if label in taken:
         raise UserError(f"There is a credential called “{label}” already.", hint="Choose another --label.")
     return label
 
