@@ -30,6 +30,10 @@ def _nothing(before: transcript.Role | None, role: transcript.Role) -> bytes:
     return b""
 
 
+def comma(before: transcript.Role | None, role: transcript.Role) -> bytes:
+    return b"" if before is None else b","
+
+
 class EncodedPrompt(Struct, kw_only=True):
     """The messages of a request in their order, and who speaks each; the system prompt is not among them."""
 

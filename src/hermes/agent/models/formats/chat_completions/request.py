@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes.agent.context import transcript_messages as transcript
-from hermes.agent.context.encoded import Images, encode_prompt
+from hermes.agent.context.encoded import Images, comma, encode_prompt
 from hermes.agent.models.effort import nearest_effort
 from hermes.agent.models.encoding import (
     EncodedTools,
@@ -39,21 +39,26 @@ _MARKED = re.compile("claude|qwen")
 _SAMPLING = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 
 
-def encode_messages(request: ModelRequest, mark: bytes = b"") -> bytes:
-    """The messages of a request, as the inside of a JSON array. A `mark` of the cache is set where the system
-    prompt ends, where the request before this one ended, and where this one does."""
+def encode_messages(request: ModelRequest) -> bytes:
+    """The messages of a request, as the inside of a JSON array."""
+    return b"".join(message_parts(request))
+
+
+def message_parts(request: ModelRequest, mark: bytes = b"") -> list[bytes]:
+    """The same in pieces. A `mark` of the cache is set where the system prompt ends, where the request before
+    this one ended, and where this one does."""
     if not mark:
-        parts = encode_prompt(request, encode_message, format=NAME).parts
+        parts = encode_prompt(request, encode_message, format=NAME, between=comma).parts
         if request.system:
-            parts.insert(0, dump({"role": "system", "content": request.system}))
-        return b",".join(parts)
-    prompt = encode_prompt(request, encode_in_parts, format=NAME, variant="parts")
+            parts.insert(0, dump({"role": "system", "content": request.system}) + b",")
+        return parts
+    prompt = encode_prompt(request, encode_in_parts, format=NAME, variant="parts", between=comma)
     for place in breakpoints(prompt.roles):
         prompt.parts[place] = prompt.parts[place][:-3] + mark
     if request.system:
         words = [{"type": "text", "text": request.system}]
-        prompt.parts.insert(0, dump({"role": "system", "content": words})[:-3] + mark)
-    return b",".join(prompt.parts)
+        prompt.parts.insert(0, dump({"role": "system", "content": words})[:-3] + mark + b",")
+    return prompt.parts
 
 
 def encode_request(request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
@@ -76,7 +81,7 @@ def encode_request(request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
         parts += [b',"tools":[', b",".join(_tools(request.tools)), b"]"]
     marked = endpoint.caching is CacheStyle.MARKS and _MARKED.search(request.model.lower())
     mark = cache_mark(request) + b"]}" if marked and "cache_marks" not in endpoint.without else b""
-    return b"".join((*parts, b',"messages":[', encode_messages(request, mark), b"]}"))
+    return b"".join((*parts, b',"messages":[', *message_parts(request, mark), b"]}"))
 
 
 def encode_options(request: ModelRequest, endpoint: ModelEndpoint) -> dict[str, object]:

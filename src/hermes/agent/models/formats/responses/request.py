@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from hermes.agent.context.encoded import Images, encode_prompt
+from hermes.agent.context.encoded import Images, comma, encode_prompt
 from hermes.agent.context.transcript_messages import ModelMessage, Role
 from hermes.agent.models.encoding import (
     EncodedTools,
@@ -53,8 +53,8 @@ def encode_request(request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
     if request.tools:
         parts += [b',"tools":[', b",".join(_tools(request.tools)), b"]"]
     kept = "kept" not in endpoint.without
-    prompt = encode_prompt(request, encode_items, format=NAME, results_show=True, kept=kept)
-    return b"".join((*parts, b',"input":[', b",".join(prompt.parts), b"]}"))
+    prompt = encode_prompt(request, encode_items, format=NAME, between=comma, results_show=True, kept=kept)
+    return b"".join((*parts, b',"input":[', *prompt.parts, b"]}"))
 
 
 def _encode_options(request: ModelRequest) -> dict[str, object]:
