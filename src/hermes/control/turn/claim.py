@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from hermes.control.core import PersonOf, nobody
 from hermes.control.outbound.question_messages import close_question
-from hermes.control.turn.budgets import BudgetGate
+from hermes.control.turn.budgets import BudgetGate, spend
 from hermes.control.turn.chat_prompt import place_prompt
 from hermes.control.turn.children import has_read_outside
 from hermes.control.turn.prepared import take_prepared
@@ -197,6 +197,8 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         since = next((entry.seq for entry in (*before, *new)), None)
         tx.turns.save(started, attempt=turn.attempt, epoch=self.epoch, since=since)
         tx.journal.append(self.session, new)
+        if self.budgets is not None:
+            spend(tx, started, new, ends=ended is not None)
         keep_session_grants(tx, self.session, turn.id, new)
         if ended is not None or parked:
             self.conclude(tx, started, [*turn_entries(self.transcript, turn.id), *new])
