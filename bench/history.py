@@ -13,10 +13,11 @@ from pathlib import Path
 
 from bench.figure import Better, Figure
 from bench.stopwatch import run
+from hermes.agent.models.endpoint import ModelEndpoint
 from hermes.agent.models.formats.chat_completions.request import encode_request
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import TextDelta
+from hermes.domain.event import Entry, Finished, TextDelta
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.turn import TurnInput
@@ -27,6 +28,7 @@ from hermes.testing.model import is_summary
 _figure = partial(Figure, bench="history", better=Better.RATIO)
 WORDS = "please look up when the next train to the sea leaves and tell me what it costs " * 3
 ANSWER = "The next train leaves at nine and costs twelve. " * 4
+ENDPOINT = ModelEndpoint(base_url="http://model.invalid/v1")
 EARLY, LATE, AROUND = 10, 500, 20
 
 
@@ -38,7 +40,7 @@ class EncodingModel:
         self.summaries = 0
 
     async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
-        self.bytes = len(encode_request(request, {}))
+        self.bytes = len(encode_request(request, ENDPOINT))
         self.summaries += is_summary(request)
         yield TextDelta(text=ANSWER)
         yield ModelEnd(model="quick", usage=Usage(prompt=self.bytes // 4, completion=50))
@@ -69,9 +71,10 @@ async def _ratio(folder: Path, name: str, window: int | None) -> Figure:
             )
             began = time.process_time()
             turn = await chat.gateway.submit(words)
-            async for _ in chat.gateway.watch(MAIN_AGENT, turn.id):
-                pass
+            seen = [item async for item in chat.gateway.watch(MAIN_AGENT, turn.id)]
             costs.append(time.process_time() - began)
+            if not isinstance(seen[-1], Entry) or not isinstance(seen[-1].record, Finished):
+                raise RuntimeError(f"turn {number} did not finish, so its cost says nothing: {seen[-1]}")
         print(f"  {name}: last request {model.bytes} bytes, {model.summaries} summaries")
     early = statistics.median(costs[EARLY - 5 : EARLY + 15])
     late = statistics.median(costs[LATE - AROUND : LATE + AROUND])
