@@ -21,6 +21,7 @@ from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import Agent, Compression, MemoryCare, PersonNotes, Run, no_notes
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import JobWorld, Media, ProcessView
+from hermes.domain.references import Expansion
 from hermes.domain.rows import MediaItem
 from hermes.domain.session import FrozenPrompt, Session
 from hermes.domain.settings.live import LiveSettings
@@ -85,6 +86,8 @@ class Runtime(Struct, frozen=True, kw_only=True):
     """Describes a picture in words, for a model that sees none; None where no model is set for that."""
     title: MakeTitle | None = None
     """Makes titles for its sessions; None where they get none."""
+    expand: Callable[[Session, Turn], Awaitable[Expansion]] | None = None
+    """Looks up what references in a person's words stand for; None where nothing can."""
     transcribe: Callable[[Attachment], Awaitable[str]] | None = None
     """Writes down what is said in a voice message; None where nothing can."""
 

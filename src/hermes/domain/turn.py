@@ -150,7 +150,8 @@ NO_GUIDANCE = Guidance()
 
 class TurnInput(Struct, frozen=True, kw_only=True):
     """What came in, kept until the turn takes it into the transcript. With `confirm` the person is asked
-    before anything happens. `options` are those of the client's latest request to this turn, and `heard` is
+    before anything happens. In one that is `expanded`, what references in the text stand for is part of the
+    context. `options` are those of the client's latest request to this turn, and `heard` is
     the digest of its messages, once a request has continued the turn."""
 
     text: str = ""
@@ -167,6 +168,7 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     notes: tuple[int, ...] = ()
     options: CallOptions | None = None
     heard: str = ""
+    expanded: bool = False
 
 
 class ReplyPlace(Struct, frozen=True, kw_only=True):

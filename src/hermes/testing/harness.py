@@ -38,6 +38,7 @@ from hermes.domain.ports.models import ModelOption, pick_model
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import JobWorld, ProcessView
+from hermes.domain.references import Expansion
 from hermes.domain.session import FrozenPrompt, Session
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.platforms import PlatformSettings
@@ -45,6 +46,7 @@ from hermes.domain.settings.settings import Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
 from hermes.domain.toolbox import Limits, Toolbox
 from hermes.domain.usage import Usage
+from hermes.domain.turn import Turn
 from hermes.state.files.media import MediaFiles
 from hermes.state.files.outgoing import OutgoingFiles
 from hermes.state.store.writer import SqliteStore
@@ -125,6 +127,7 @@ class Journey:
     offered: Sequence[str] = ()
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
     transcribe: Callable[[Attachment], Awaitable[str]] | None = None
+    expand: Callable[[Session, Turn], Awaitable[Expansion]] | None = None
     facts: ModelFacts = field(default_factory=ModelFacts)
     title: MakeTitle | None = None
     """Makes titles for sessions."""
@@ -239,6 +242,7 @@ class Journey:
             transcribe=self.transcribe,
             title=self.title,
             describe=self.describe,
+            expand=self.expand,
             facts=lambda model: self.facts,
         )
 

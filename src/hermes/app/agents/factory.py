@@ -32,6 +32,7 @@ from hermes.app.agents.memory import AgentMemory
 from hermes.app.agents.models import AgentModels
 from hermes.app.agents.prompt import SystemPrompt, make_memories
 from hermes.app.agents.redaction import redacting
+from hermes.app.agents.references import AgentReferences
 from hermes.app.agents.registry import AgentRegistry
 from hermes.app.agents.sudo import SudoPasswords
 from hermes.app.agents.terminal_settings import check_terminal
@@ -260,6 +261,7 @@ class AgentFactory:
             prompt=prompt.freeze,
             compression=compressor,
             workspace=str(workspace),
+            expand=self._references(profile, toolbox, backends).expand,
             person_notes=memory.person_notes,
             person=self._person,
             memory=memory,
@@ -307,6 +309,14 @@ class AgentFactory:
         if turn.cause is Cause.CHILD:
             return None
         return person_of(turn.input.guidance.origin or turn.source, self._around.live.now)
+
+    def _references(self, profile: Profile, toolbox: Toolbox, backends: AgentBackends) -> AgentReferences:
+        return AgentReferences(
+            toolbox=toolbox,
+            backends=backends,
+            egress=partial(self._around.egress.client, profile.agent),
+            facts=partial(self.models.facts_of, profile.agent),
+        )
 
     def _jobs(self, profile: Profile, backends: AgentBackends) -> HomeJobs:
         return HomeJobs(profile.home, self._around.environ, backends, self._loaded.secrets.redact)

@@ -21,6 +21,7 @@ from hermes.control.sessions.callers import Caller, find_session
 from hermes.control.sessions.repeats import NewRequest, SubmittedTurn, add_request, asked_before
 from hermes.control.turn.actors import Actors
 from hermes.control.turn.budgets import BudgetGate, BudgetSpent, gate_of
+from hermes.control.turn.chat_prompt import door_hint
 from hermes.control.turn.claim import begin_at_once, next_session
 from hermes.control.workers import TaskSet
 from hermes.domain.address import Source
@@ -31,6 +32,7 @@ from hermes.domain.gateway_event import session_began
 from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id
 from hermes.domain.ports.store import Tx
+from hermes.domain.references import is_expandable
 from hermes.domain.rows import SessionStanding
 from hermes.domain.session import FrozenPrompt, Session, SessionKey, begin_session, make_turn, session_key
 from hermes.domain.settings.settings import Settings
@@ -240,7 +242,7 @@ class SubmitTurn(Struct, frozen=True, kw_only=True):
 
     def _prompted(self, session: Session) -> Session:
         if self.prompt is not None:
-            return self.prompt.given_to(session)
+            return self.prompt.given_to(session, door_hint(self.words.source, self.settings.platform_hints))
         if self.prompted and session.system_prompt is None:
             raise PromptMissing(f"session {session.id} has no prompt")
         return session
@@ -408,6 +410,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         speaks = given.action is TurnAction.SAY and not given.confirm
         gated = GATE_TURN in self.actors.core.hooks.followed
         waits = gated or any(file.pending for file in given.attachments)
+        waits = waits or is_expandable(given, words.cause, words.source)
         held = not self.actors.quarantine.open
         at_work = session is not None and (words.agent, session) in self.actors.workers.active
         return speaks and not (waits or held or at_work or words.source.is_chat)

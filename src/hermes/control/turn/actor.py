@@ -27,6 +27,7 @@ from hermes.control.turn.descriptions import describe_picture
 from hermes.control.turn.gates import rule_turn
 from hermes.control.turn.inbound_files import write_down
 from hermes.control.turn.questions import standing_of
+from hermes.control.turn.references import expand, write_expanded
 from hermes.control.turn.steering import AbsorbSteering, rule_steering
 from hermes.control.turn.stopping import cut_off
 from hermes.control.workers import IdleTimer, RunScope, wait_for_ring
@@ -49,6 +50,7 @@ from hermes.domain.ids import TurnId
 from hermes.domain.message import Attachment, Body
 from hermes.domain.ports.agent import Run
 from hermes.domain.ports.store import Tx
+from hermes.domain.references import is_expandable
 from hermes.domain.session import FrozenPrompt, Session
 from hermes.domain.transcript import number_records, turn_entries, view_turn
 from hermes.domain.turn import Turn, TurnState
@@ -237,6 +239,7 @@ class SessionActor:
             capabilities=self._actors.answers.capabilities,
             hints=self._core.live.now.platform_hints,
             suspects_too=self._suspect,
+            expands=self._runtime.expand is not None,
             born=self._warm.born,
             gated=GATE_TURN in self._core.hooks.followed,
             budgets=self._budgets(),
@@ -292,8 +295,8 @@ class SessionActor:
     # --- what came with a turn ---
 
     async def _fetch(self, turn: Turn) -> None:
-        """Get the files of a turn, each written down before the next. A message that would interrupt waits
-        for them, since they belong to what was said; only a stop does not."""
+        """Get the files of a turn, each written down before the next, and what its words refer to. A message
+        that would interrupt waits for them, since they belong to what was said; only a stop does not."""
         self._running, self._interrupt, self._fetching = turn, None, True
         if self._rung:
             self.ring()
@@ -304,6 +307,10 @@ class SessionActor:
                     writing = write_down(turn, file, got, self._core.clock, call, self._budgets())
                     if await self._runtime.store.write(writing):
                         self._actors.delivery.ring_reply(turn)
+            if is_expandable(turn.input, turn.cause, turn.source):
+                expansion = await self._pull(lambda: expand(turn, self._runtime))
+                if await self._runtime.store.write(write_expanded(turn, expansion, self._core.clock)):
+                    self._actors.delivery.ring_reply(turn)
         except _Interrupted as interrupted:
             log.info("turn.not_fetched turn=%s why=%s", turn.id, interrupted.reason)
         finally:

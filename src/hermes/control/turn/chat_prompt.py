@@ -43,9 +43,9 @@ def place_prompt(
     source = turn.source
     if source is None:
         return ""
-    hint = hints.get(source.address.credential) or hints.get(source.address.platform) or PlatformHint()
     if not source.is_chat:
-        return "\n\n".join(filter(None, (hint.replace, hint.append)))
+        return door_hint(source, hints)
+    hint = _hint_of(source, hints)
     able = abilities(source.address)
     ident = f" (id {quote_name(source.person)})" if source.person else ""
     speaker = f"You speak with {quote_name(source.speaker)}{ident}."
@@ -56,6 +56,16 @@ def place_prompt(
         lines.append(_FILES)
     lines += [_QUOTED, hint.append]
     return "\n".join(["# Where you speak", *(f"- {line}" for line in lines if line)])
+
+
+def door_hint(source: Source, hints: Mapping[str, PlatformHint]) -> str:
+    """What the operator wants said at a door that is no chat."""
+    hint = _hint_of(source, hints) if hints else PlatformHint()
+    return "\n\n".join(filter(None, (hint.replace, hint.append)))
+
+
+def _hint_of(source: Source, hints: Mapping[str, PlatformHint]) -> PlatformHint:
+    return hints.get(source.address.credential) or hints.get(source.address.platform) or PlatformHint()
 
 
 def describe_place(source: Source) -> str:

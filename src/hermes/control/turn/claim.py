@@ -45,6 +45,7 @@ from hermes.domain.gateway_event import GatewayEvent, session_replaced
 from hermes.domain.ids import CallId, SessionId, TurnId, new_question_id
 from hermes.domain.message import Attachment
 from hermes.domain.ports.store import Tx
+from hermes.domain.references import is_expandable
 from hermes.domain.session import SHARED_KINDS, FrozenPrompt, Session, SessionKey, begin_session
 from hermes.domain.settings.manner import PlatformHint
 from hermes.domain.tool import ToolCall
@@ -112,6 +113,8 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
     """Whether nothing is missing at the start of the transcript; else it begins behind a summary."""
     suspects_too: bool = False
     born: datetime | None = None
+    expands: bool = False
+    """Whether references in words are looked up."""
     gated: bool = False
     """Whether hooks are asked before a turn that calls the model."""
     budgets: BudgetGate | None = None
@@ -151,7 +154,7 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         denied = self.rulings.get((turn.id, turn.input.text))
         if denied is None and turn.stop is None and self.gated and turn.input.action.calls_model:
             return Claim(next=NextStep.ASK, turn=turn)
-        if not denied and turn.stop is None and any(file.pending for file in turn.input.attachments):
+        if not denied and turn.stop is None and self._has_to_fetch(turn):
             return Claim(next=NextStep.FETCH, turn=turn)
         records: list[Record]
         if turn.input.action is TurnAction.SUMMARISE:
@@ -173,6 +176,11 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         session = replace(session, updated_at=self.now)
         tx.sessions.save(session)
         return self._start(tx, session, turn, records, behind)
+
+    def _has_to_fetch(self, turn: Turn) -> bool:
+        """Whether files that came with the turn are not here yet, or what its words refer to."""
+        pending = any(file.pending for file in turn.input.attachments)
+        return pending or (self.expands and is_expandable(turn.input, turn.cause, turn.source))
 
     def _start(
         self,
