@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "sessions delete": "delete a conversation permanently",
     "model": "show, choose and list models",
     "insights": "show what models took and cost",
+    "prompt-size": "show who takes how much of the first request",
     "batch run": "run many prompts from a file",
     "batch list": "list the batch runs",
     "batch status": "show how far a batch run is",

@@ -357,7 +357,7 @@ def below(name: str) -> dict[str, argparse.ArgumentParser]:
 
 def _parser(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
-    import_module(f"hermes.admin.commands.{name}").arguments(parser)
+    import_module(f"hermes.admin.commands.{name.replace('-', '_')}").arguments(parser)
     return parser
 
 

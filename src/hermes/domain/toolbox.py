@@ -102,6 +102,14 @@ class Toolbox:
         """What a session that begins now is told of in full, for want of limits of its own."""
         return self._loaded(tuple(self._limits(None, None)))
 
+    def loaded_for(self, source: Source) -> Sequence[Tool]:
+        """The same for a session that begins with what comes from there."""
+        return self._loaded(tuple(self._limits(None, source)))
+
+    def usable_for(self, source: Source) -> Mapping[str, Tool]:
+        """What such a session can reach, told of or not."""
+        return self._within(tuple(self._limits(None, source)))
+
     @property
     def problems(self) -> Mapping[str, str]:
         """Why a source, or a tool of it, cannot be used, by `source` or `source/tool`."""

@@ -45,8 +45,8 @@ from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
 from hermes.domain.toolbox import Limits, Toolbox
-from hermes.domain.usage import Usage
 from hermes.domain.turn import Turn
+from hermes.domain.usage import Usage
 from hermes.state.files.media import MediaFiles
 from hermes.state.files.outgoing import OutgoingFiles
 from hermes.state.store.writer import SqliteStore

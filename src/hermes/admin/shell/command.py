@@ -146,7 +146,7 @@ def perform(
     logging.getLogger("hermes.plugins").addHandler(_QUIET)
     parser = CliParser(prog=f"hermes {name}")
     parser.set_defaults(name_of_command=parser.prog)
-    module: Any = import_module(f"hermes.admin.commands.{name}")
+    module: Any = import_module(f"hermes.admin.commands.{name.replace('-', '_')}")
     module.arguments(parser)
     try:
         asked = parser.parse_args(words)

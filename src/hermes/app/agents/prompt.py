@@ -86,6 +86,11 @@ class SystemPrompt:
         tool_list = self.toolbox.freeze(session, source)
         return FrozenPrompt(text=tiers.stable, context=context, tool_list=tool_list)
 
+    async def measure(self, source: Source | None) -> PromptTiers:
+        """The tiers as they would be told now."""
+        world = await self._world(source, None, "")
+        return await self._read_all(world, self.files(source, None, ""), plain=False)
+
     async def _read_all(self, world: World | None, files: Files | None, *, plain: bool) -> PromptTiers:
         """Side by side: a new session waits for all of it."""
         reading = _nothing() if plain else asyncio.to_thread(self._identity)

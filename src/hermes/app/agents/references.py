@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from html.parser import HTMLParser
 
-from hermes.app.agents.backends import AgentBackends
+from hermes.app.agents.agent_backends import AgentBackends
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import CallId
 from hermes.domain.model_facts import ModelFacts
