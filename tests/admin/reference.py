@@ -79,7 +79,7 @@ def settings_page() -> str:
         "commands run: not set is `terminal.backend`; one that is not installed stops the agent.\n"
         "`routes[].network` is what they reach, also those of strangers: `open`, `none` or a list of hosts;\n"
         "not set is `terminal.network`, and nothing for strangers.\n"
-        "A route with a mistake in it does not count at all.\n\n",
+        "With a mistake in a route the gateway does not start.\n\n",
         _table(RouteMatch, "routes[].match."),
         f"\n## platform_toolsets\n\n{_told(PlatformToolsets)} In short: `telegram: [file, todo]`.\n\n",
         _table(PlatformToolsets, "platform_toolsets.<name>."),
