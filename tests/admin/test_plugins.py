@@ -370,12 +370,17 @@ def test_a_plugin_takes_no_command_of_ours(
     assert "/help is there already" in state_of("aa_thief").why
 
 
+class Notebook:
+    async def notes(self) -> dict[str, str]:
+        return {}
+
+
 def test_a_memory_that_is_broken_keeps_nobody_from_talking(tmp_path: Path) -> None:
     install(tmp_path, "memory", "hx_amnesia", "raise RuntimeError('what?')\n")
     (tmp_path / "config.yaml").write_text("memory: {provider: hx_amnesia}\n")
     loaded = load_settings(tmp_path, {})
     profile = Profile(agent=MAIN_AGENT, home=tmp_path, settings=loaded.settings)
-    assert list(make_memories(profile, loaded)) == ["files"]
+    assert list(make_memories(Notebook(), profile, loaded)) == ["files"]
 
 
 def test_hooks_list_names_those_of_plugins(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ def use(home: Path) -> set[Path]:
         ".env",
         "skills/mine/SKILL.md",
         "agents/bee/memories/MEMORY.md",
+        "agents/bee/memories/USER.md",
         "profiles/other/config.yaml",
     ):
         (home / name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -86,8 +87,8 @@ async def test_every_file_of_a_used_home_is_asked_for(tmp_path: Path) -> None:
     home = tmp_path / "home"
     files = use(home)
     readable = {
-        MAIN_AGENT: ("cache/output/", "skills/"),
-        AgentId("bee"): ("agents/bee/memories/",),
+        MAIN_AGENT: ("cache/output/", "skills/", "SOUL.md"),
+        AgentId("bee"): ("agents/bee/memories/MEMORY.md", "agents/bee/SOUL.md"),
         AgentId("wasp"): (),
     }
     environ = {"HERMES_HOME": str(home), "HERMES_RUNTIME_DIR": str(tmp_path / "run")}

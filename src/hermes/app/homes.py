@@ -13,7 +13,7 @@ from hermes.domain.settings.settings import Profile, Settings
 from hermes.entry.http.site.owner_socket import socket_places
 from hermes.state.home.homes import SKILLS_FOLDER, agent_home, root_home
 from hermes.state.home.locks import lock_folder, runtime_folders
-from hermes.state.memory.files import PLACES
+from hermes.state.memory.files import READABLE
 
 WORKSPACE = "workspace"
 SANDBOXES = "sandboxes"
@@ -37,7 +37,7 @@ def homes_for(profile: Profile, workspace: Path, closed: tuple[str, ...]) -> Fol
     stranger in it; its saved outputs, media, skills, identity and memory for reading."""
     own = profile.home
     read = [own / OUTPUT_FOLDER, own / MEDIA, own / SKILLS_FOLDER]
-    read += [own / folder / name for name, folder in PLACES.items()]
+    read += [own / path for path in READABLE]
     written = spellings([workspace])
     places = [
         Path(folder) / name for folder in (*closed, *spellings([own])) for name in (WORKSPACE, SANDBOXES)

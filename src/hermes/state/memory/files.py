@@ -11,7 +11,9 @@ from hermes.state.home.textfile import replace_text
 
 log = logging.getLogger("hermes.memory")
 FOLDER = "memories"
-PLACES = {"MEMORY.md": FOLDER, "USER.md": FOLDER, "SOUL.md": "."}
+READABLE = (Path("SOUL.md"), Path(FOLDER) / "MEMORY.md")
+"""What every session of the agent is told, so that its tools may read it too. Not USER.md: that is only for
+sessions in which the owner takes part."""
 LARGEST = 1 << 20
 
 
