@@ -20,7 +20,7 @@ def changes(home: Path, **variables: str) -> bool:
     [
         *("TELEGRAM_ALLOWED_USERS", "TELEGRAM_BOT_TOKEN", "TELEGRAM_BOT_TOKEN__WORK", "MATRIX_ENCRYPTION"),
         *("MATRIX_ENCRYPTION__WORK", "HTTPS_PROXY", "no_proxy", "OPENAI_API_KEY", "OPENROUTER_API_KEY"),
-        *("OPENAI_BASE_URL", "HERMES_TIMEZONE", "API_SERVER_PORT", "MY_OWN_NAME", "SOMEBODYS_API_KEY"),
+        *("OPENAI_BASE_URL", "HERMES_TIMEZONE", "API_SERVER_PORT", "MY_OWN_NAME", "ANTHROPIC_API_KEY"),
     ],
 )
 def test_what_is_read_counts(tmp_path: Path, name: str) -> None:
