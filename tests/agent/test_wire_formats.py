@@ -262,6 +262,29 @@ async def test_pictures_of_results(name: str) -> None:
     assert [message["role"] for message in shown] == [extra[0] if extra else "tool"]
 
 
+@pytest.mark.parametrize("name", NEW)
+async def test_ids_of_calls_that_come_again_are_told_apart(name: str) -> None:
+    """Some models name their first call the same in every reply, which Claude refuses."""
+    records = []
+    for number in range(3):
+        call = ToolCall(id=CallId("call_0"), name="look")
+        records += [
+            UserSaid(text=f"look {number}"),
+            ModelSaid(calls=(call,)),
+            ToolFinished(call=call.id, text=f"seen {number}"),
+        ]
+    entries = [replace(ask("x").entries[0], seq=seq, record=record) for seq, record in enumerate(records)]
+    async with FakeModelServer([Reply(text="ok")], key=KEY) as server:
+        provider = provider_of(name, server.base_url)
+        assert (await hear(provider, replace(ask("x"), entries=entries))).error is None
+        await provider.close()
+        sent = server.requests[0].messages
+    made = [call["id"] for message in sent for call in message.get("tool_calls", ())]
+    results = [(message["tool_call_id"], message["content"]) for message in sent if message["role"] == "tool"]
+    assert made[0] == "call_0" and len(set(made)) == 3
+    assert results == [(id, f"seen {number}") for number, id in enumerate(made)]
+
+
 # --- what is kept, in order --------------------------------------------------------------------------
 
 

@@ -95,6 +95,8 @@ class _Reply(Struct, kw_only=True):
     shown: dict[CallId, tuple[Attachment, ...]] = field(default_factory=dict)
     """What each result shows, where a result can have pictures."""
     kept: str = ""
+    renamed: dict[CallId, CallId] = field(default_factory=dict)
+    """Ids of calls that an earlier reply had, and what the calls are named instead."""
 
     def join(self, text: str, reply: ModelSaid, kept: str) -> None:
         glue = "" if self.cut or not text else "\n\n"
@@ -104,11 +106,14 @@ class _Reply(Struct, kw_only=True):
         self.kept = kept
 
     def messages(self) -> list[ModelMessage]:
-        reply = ModelMessage(role=Role.ASSISTANT, text=self.text, calls=self.calls, kept=self.kept)
+        calls, names = self.calls, self.renamed
+        if names:
+            calls = tuple(replace(call, id=names.get(call.id, call.id)) for call in calls)
+        reply = ModelMessage(role=Role.ASSISTANT, text=self.text, calls=calls, kept=self.kept)
         results = (
             ModelMessage(
                 role=Role.TOOL,
-                call=call.id,
+                call=names.get(call.id, call.id),
                 text=self.results.get(call.id, _NO_RESULT),
                 images=self.shown.get(call.id, ()),
             )
@@ -120,7 +125,8 @@ class _Reply(Struct, kw_only=True):
 class ContextFold:
     """The fold. `sealed` only grows; `tail()` is what the rest looks like if nothing more comes. What was
     kept for another `format` or `model` than these is left out. If `results_show`, results keep their
-    pictures; otherwise these follow as a message of the user's."""
+    pictures; otherwise these follow as a message of the user's. Formats that can show them also want every id
+    of a call once in a conversation, while models of other formats count anew in each reply."""
 
     def __init__(
         self,
@@ -133,6 +139,7 @@ class ContextFold:
     ) -> None:
         self._notes = notes
         self._results_show = results_show
+        self._ids: set[CallId] = set()
         self.sealed: list[ModelMessage] = []
         self._shared = shared
         self._format = format
@@ -228,6 +235,7 @@ class ContextFold:
             return
         if self._reply is not None and not self._reply.calls:
             self._reply.join(text, reply, self._kept(reply))
+            self._name_calls(self._reply)
             return
         self._seal()
         if all(message.role is Role.SYSTEM for message in self.sealed):
@@ -235,6 +243,13 @@ class ContextFold:
         self._reply = _Reply(
             text=text, cut=_is_cut(reply), calls=_distinct(reply.calls), kept=self._kept(reply)
         )
+        self._name_calls(self._reply)
+
+    def _name_calls(self, reply: _Reply) -> None:
+        for call in reply.calls if self._results_show else ():
+            if call.id in self._ids:
+                reply.renamed[call.id] = CallId(f"{call.id[:48]}_{len(self._ids)}")
+            self._ids.add(reply.renamed.get(call.id, call.id))
 
     def _kept(self, reply: ModelSaid) -> str:
         kept = reply.kept
