@@ -62,7 +62,7 @@ class ChatRequest(AnswerWishes, kw_only=True, forbid_unknown_fields=True):
     seed: int | None = None
     presence_penalty: _Penalty | None = None
     frequency_penalty: _Penalty | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
     user: str | None = None
     metadata: dict[str, Any] | None = None

@@ -41,7 +41,7 @@ class ReasoningWishes(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """How much the model thinks, and whether its thoughts are told. There is one form of them, whatever
     summary is asked for: that in which the model's service gives them."""
 
-    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
 
 
