@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.context.project_files import clean, find_project_files, most_chars
+from hermes.domain.event import ToolFinished
+from hermes.domain.ports.agent import ModelRequest
 from hermes.script.agent import AIAgent
 from hermes.testing.backends import local_backend
-from hermes.testing.model import ScriptedModel, echo
+from hermes.testing.model import Say, ScriptedModel, call, echo, say
 
 
 async def found(workspace: Path, most: int = 20_000) -> dict[str, str]:
@@ -105,3 +107,22 @@ def test_a_session_keeps_what_its_project_said_and_others_share_the_rest(tmp_pat
         )
     db.close()
     assert (prompts, contexts) == (1, 2)
+
+
+def test_a_folder_is_told_of_once_when_a_file_tool_touches_it(tmp_path: Path) -> None:
+    workspace = tmp_path / "project"
+    lay(workspace, **{"AGENTS.md": "Root.", "a__b__c.txt": "words", "a__AGENTS.md": "Inner rules."})
+
+    def script(request: ModelRequest) -> Say:
+        done = [entry.record for entry in request.entries if isinstance(entry.record, ToolFinished)]
+        return (
+            call("read_file", '{"path": "a/b/c.txt"}', id=f"c{len(done)}") if len(done) < 2 else say("read")
+        )
+
+    model = ScriptedModel(script)
+    with AIAgent(provider=model, workspace=workspace) as agent:
+        agent.chat("read it twice")
+    entries = model.requests[-1].entries
+    first, second = [entry.record.text for entry in entries if isinstance(entry.record, ToolFinished)]
+    assert "words" in first and first.endswith(f"[AGENTS.md in {workspace}/a says:]\nInner rules.")
+    assert "Inner rules." not in second and "Root." not in first

@@ -16,6 +16,7 @@ from hermes.agent.context.compress import Compressor
 from hermes.agent.context.prompt import IDENTITY
 from hermes.agent.danger.scope import UserLocks
 from hermes.agent.run.loop import AgentLoop, LoopLimits
+from hermes.agent.tools.folder_notes import FolderNotes
 from hermes.agent.tools.registry import (
     CommandRules,
     JobActions,
@@ -338,6 +339,8 @@ class AgentFactory:
                 made_here += made
             else:
                 sources[name] = made
+        if self._loaded.settings.agent.context_files:
+            made_here = FolderNotes(services.get(Backend)).dress(made_here)
         return [*made_here, *self._added.plain]
 
     def _services(
