@@ -151,8 +151,8 @@ class ModelCatalogue:
                 at = lowered.find(f"\n{holder}\t{spelled}\t") if holder else -1
                 if at >= 0:
                     return _read(text[at + 1 : text.index("\n", at + 1)]).facts
-        rows = [line.split("\t", 2) for line in lowered.splitlines()]
-        families = [row[1] for row in rows if row[0] in VENDORS and bare.startswith(_after(row[1]))]
+        pairs = (line.split("\t", 2)[:2] for line in lowered.split("\n") if line.startswith(VENDORS))
+        families = [pair[1] for pair in pairs if pair[0] in VENDORS and bare.startswith(_after(pair[1]))]
         return self._find("", max(families, key=len)) if families else ModelFacts()
 
 
