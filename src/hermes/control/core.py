@@ -44,11 +44,6 @@ PersonOf = Callable[[Turn], str | None]
 """Who speaks in a turn, as the entries of memory name them; None if nobody is known."""
 
 
-def nobody(turn: Turn) -> str | None:
-    """Stands where nothing is noted about people."""
-    return None
-
-
 class Runtime(Struct, frozen=True, kw_only=True):
     """One hosted agent: its profile, its core, its part of the store."""
 
@@ -66,7 +61,8 @@ class Runtime(Struct, frozen=True, kw_only=True):
     """Gives the entries of people's memory that a transcript names."""
     compression: Compression | None = None
     """Shortens sessions that are nearly too long; None where nothing can."""
-    person: PersonOf = nobody
+    person: PersonOf | None = None
+    """Who speaks in a turn; None where nothing is noted about people."""
     memory: MemoryCare | None = None
     toolbox: Toolbox = field(default_factory=Toolbox)
     """Which tools each turn has."""

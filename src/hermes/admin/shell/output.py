@@ -23,9 +23,9 @@ _NARROWEST = 8
 _LONGEST_CELL = 400
 _NAMED_COMMAND = re.compile(
     r"(?<![\w./-])hermes (?=(?:"
-    r"--resume|--continue|-q|access|auth|chat|config|cron|doctor|gateway|grants"
-    r"|handoff|hooks|insights|login|logout|outbox|pairing|platforms|plugins|send"
-    r"|sessions|status|trace|webhook)\b)"
+    r"--resume|--continue|-q|access|auth|batch|chat|config|cron|doctor|gateway|grants"
+    r"|handoff|hooks|insights|login|logout|memory|model|outbox|pairing|platforms|plugins"
+    r"|prompt-size|send|sessions|status|trace|webhook)\b)"
 )
 """A command in a sentence of ours, but for `hermes profile`, which is about all homes."""
 

@@ -16,7 +16,7 @@ from datetime import datetime
 
 from msgspec import Struct, field
 
-from hermes.control.core import PersonOf, Runtime, nobody
+from hermes.control.core import PersonOf, Runtime
 from hermes.control.sessions.callers import Caller, find_session
 from hermes.control.sessions.repeats import NewRequest, SubmittedTurn, add_request, asked_before
 from hermes.control.turn.actors import Actors
@@ -144,7 +144,7 @@ class SubmitTurn(Struct, frozen=True, kw_only=True):
     prompted: bool = False
     prompt: FrozenPrompt | None = None
     budgets: BudgetGate | None = None
-    person: PersonOf = nobody
+    person: PersonOf | None = None
 
     def unit(self, tx: Tx) -> SubmittedTurn:
         words, place = self.words, self.words.place

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from hermes.control.core import PersonOf, nobody
+from hermes.control.core import PersonOf
 from hermes.control.outbound.question_messages import close_question
 from hermes.control.turn.budgets import BudgetGate, spend
 from hermes.control.turn.chat_prompt import place_prompt
@@ -118,7 +118,7 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
     gated: bool = False
     """Whether hooks are asked before a turn that calls the model."""
     budgets: BudgetGate | None = None
-    person: PersonOf = nobody
+    person: PersonOf | None = None
     rulings: Mapping[tuple[TurnId, str], str] = field(default_factory=dict)
     """Why a turn with this text may not run; an empty reason is consent. Other words are asked about anew."""
 
@@ -367,7 +367,7 @@ def keep_session_grants(tx: Tx, session: SessionId, turn: TurnId, new: Sequence[
 
 
 def begin_at_once(
-    tx: Tx, session: Session, turn: Turn, last: int, epoch: int, person: PersonOf = nobody
+    tx: Tx, session: Session, turn: Turn, last: int, epoch: int, person: PersonOf | None = None
 ) -> Claim:
     """Add a turn that does nothing but say something to a session in which nothing is unfinished, as one that
     is running: nothing is before it and nothing behind it, and its words come after the record `last`. The
@@ -380,9 +380,9 @@ def begin_at_once(
     return Claim(next=NextStep.RUN, turn=running, session=session, new=(said,))
 
 
-def name_notes(tx: Tx, turn: Turn, person: PersonOf) -> tuple[int, ...]:
+def name_notes(tx: Tx, turn: Turn, person: PersonOf | None) -> tuple[int, ...]:
     """What is noted of who speaks, as far as the session was not told of it."""
-    speaker = person(turn)
+    speaker = None if person is None else person(turn)
     return () if speaker is None else tx.notes.name(turn.session, speaker)
 
 
