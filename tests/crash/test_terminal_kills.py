@@ -41,8 +41,10 @@ class Model:
     server: FakeModelServer
 
     def asked(self, words: str) -> int:
-        """How many requests there were with these words at their end."""
-        return sum(words in request.last_message for request in self.server.requests)
+        """How many requests of turns there were with these words at their end; a title is asked for without
+        tools."""
+        requests = [request for request in self.server.requests if (request.body or {}).get("tools")]
+        return sum(words in request.last_message for request in requests)
 
     def until_asked(self, words: str) -> None:
         end = time.monotonic() + PATIENCE
