@@ -152,6 +152,19 @@ async def test_what_fails_is_told_apart_and_kept(home: Path, tmp_path: Path) -> 
         assert gone.code == 1 and "There is no batch run" in gone.err
 
 
+async def test_an_item_may_have_a_picture(home: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "dot.png"
+    picture.write_bytes(bytes.fromhex("89504e470d0a1a0a") + b"a dot")
+    path = tmp_path / "pictures.jsonl"
+    path.write_text(json.dumps({"prompt": "what is it?", "image": str(picture)}) + "\n")
+    async with FakeModelServer() as server:
+        told = {"OPENAI_BASE_URL": server.base_url, "HERMES_MODEL": "fake-model"}
+        ended = await ask(home, "batch", "run", str(path), **told)
+        assert ended.code == 0, ended
+        shown = [part for part in server.requests[-1].messages[-1]["content"] if part["type"] == "image_url"]
+    assert shown[0]["image_url"]["url"].startswith("data:image/png;base64,")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -159,7 +172,7 @@ async def test_what_fails_is_told_apart_and_kept(home: Path, tmp_path: Path) -> 
         ('{"prompt": "a"}\n{"prompt"', "Line 2 of bad.jsonl is not JSON"),
         ('{"text": "a"}\n', "Line 1 of bad.jsonl has no prompt"),
         ('{"prompt": "a", "cwd": "nowhere"}\n', "names a cwd that is no folder"),
-        ('{"prompt": "a", "image": "x.png"}\n', "has an image"),
+        ('{"prompt": "a", "image": "x.png"}\n', "names an image that is no file"),
     ],
 )
 def test_a_file_with_a_mistake_begins_nothing(home: Path, tmp_path: Path, text: str, words: str) -> None:

@@ -38,10 +38,12 @@ class BatchManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DatasetItem(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the file that a run is made from. `metadata` goes into the sample as it is."""
+    """A line of the file that a run is made from. `metadata` goes into the sample as it is; `image` is an
+    address on the web or a file."""
 
     prompt: str
     cwd: str | None = None
+    image: str = ""
     metadata: dict[str, Any] = {}
 
 
@@ -151,17 +153,22 @@ def _item(line: bytes, place: str) -> DatasetItem:
         or not fields["prompt"].strip()
     ):
         raise UserError(f"{place} has no prompt.", hint='Write {"prompt": "…"}')
-    if "image" in fields:
-        raise UserError(f"{place} has an image, which items cannot have yet.", hint="Remove “image”.")
+    image = fields.get("image") or ""
+    if not isinstance(image, str) or not (image.startswith("https://") or not image or Path(image).is_file()):
+        raise UserError(
+            f"{place} names an image that is no file: {one_line(str(image), 80)}",
+            hint="Use a path, or an https address.",
+        )
     cwd = fields.get("cwd")
     if cwd is not None and not (isinstance(cwd, str) and cwd.startswith("/") and Path(cwd).is_dir()):
         raise UserError(
             f"{place} names a cwd that is no folder: {one_line(str(cwd), 80)}", hint="Use a full path."
         )
     named = fields.get("metadata")
-    rest = {key: value for key, value in fields.items() if key not in ("prompt", "cwd", "metadata")}
+    rest = {key: value for key, value in fields.items() if key not in ("prompt", "cwd", "image", "metadata")}
     metadata = {**(named if isinstance(named, dict) else {}), **rest}
-    return DatasetItem(prompt=fields["prompt"], cwd=cwd, metadata=metadata)
+    here = image if image.startswith("https://") or not image else str(Path(image).absolute())
+    return DatasetItem(prompt=fields["prompt"], cwd=cwd, image=here, metadata=metadata)
 
 
 def _read(path: Path) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
@@ -16,6 +17,7 @@ from msgspec import Struct, field
 from hermes.admin.batch.distributions import Distribution, choose_toolsets
 from hermes.admin.batch.run_files import BatchManifest, DatasetItem
 from hermes.control.sessions.batches import BatchItem, ItemStanding
+from hermes.domain.errors import UserError
 from hermes.domain.ids import TurnId
 from hermes.domain.turn import TurnState
 from hermes.entry.terminal.door import GatewayGone, TerminalState
@@ -83,6 +85,8 @@ class BatchRunner(Struct, frozen=True, kw_only=True):
             toolsets=choose_toolsets(self.distribution, self.manifest.name, index),
             model=self.manifest.model,
             folder=item.cwd,
+            image_url=item.image if item.image.startswith("https://") else "",
+            image=await asyncio.to_thread(_read_image, item.image),
         )
         return await self.ask("/control/batch/item", ItemStanding, {**self.named, "item": run})
 
@@ -97,3 +101,15 @@ class BatchRunner(Struct, frozen=True, kw_only=True):
                 return await self.line.ask(path, body, kind)
             except GatewayGone:
                 await self.line.back()
+
+
+def _read_image(image: str) -> bytes:
+    """A file that is gone since the run began leaves its item without a picture to look at: refused."""
+    if not image or image.startswith("https://"):
+        return b""
+    try:
+        return Path(image).read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"{image} cannot be read ({error.strerror}).", hint="Put it back, then continue."
+        ) from error

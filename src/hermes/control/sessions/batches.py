@@ -22,14 +22,16 @@ WITHHELD = ("clarify", "cronjob", "messaging", "send_message")
 
 
 class BatchItem(Struct, frozen=True, kw_only=True):
-    """One prompt, with the only toolsets it may use, the model if it is not the agent's, and the folder that
-    its commands start in."""
+    """One prompt, with the only toolsets it may use, the model if it is not the agent's, the folder that its
+    commands start in, and a picture, by its content or its address on the web."""
 
     index: int
     prompt: str
     toolsets: tuple[str, ...] = ()
     model: str = ""
     folder: str | None = None
+    image: bytes = b""
+    image_url: str = ""
 
 
 class ItemStanding(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from hermes.control.sessions.batches import (
     submission_of,
 )
 from hermes.domain.ids import AgentId
+from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.turn import TurnState
 from hermes.entry.http.site.endpoint import HttpCall, local_route
 
@@ -19,7 +20,12 @@ async def begin_item(call: HttpCall, run: str, agent: str, item: BatchItem) -> I
     known = await call.gateway.read(whose, lambda tx: standing_of(tx, run, item.index))
     if known is not None:
         return known
-    turn = await call.gateway.submit(submission_of(whose, run, item))
+    attachments: tuple[Attachment, ...] = ()
+    if item.image:
+        attachments = (await call.gateway.keep_file(whose, item.image, None),)
+    elif item.image_url:
+        attachments = (Attachment(kind=MediaKind.IMAGE, ref=item.image_url),)
+    turn = await call.gateway.submit(submission_of(whose, run, item, attachments))
     return ItemStanding(index=item.index, state=TurnState.RUNNING, turn=turn.id)
 
 
