@@ -42,7 +42,9 @@ def obeying(request: ModelRequest) -> Say:
     if isinstance(records[-1], ToolFinished):
         return say(f"result: {records[-1].text}")
     words = next(record.text for record in reversed(records) if isinstance(record, UserSaid))
-    verb, _, rest = words.partition(" ")
+    verb, _, rest = words.rpartition("\n")[2].partition(" ")
+    if verb == "cronjob":
+        return call("cronjob", rest, id=f"m{next(_ids)}")
     if verb in ("add", "replace", "remove"):
         target, _, text = rest.partition(" ")
         old, _, new = text.partition(" => ")
@@ -118,6 +120,25 @@ async def test_what_strangers_and_groups_have_noted_stays_with_the_person(tmp_pa
         assert "result: Nothing is noted" in await chats.say("search Mondays", user="Bob", chat="bob")
         assert "Mondays" in await chats.say("search Mondays")
         assert "Nothing is noted" in await chats.say("search Mondays", chat="away"), "another agent"
+
+
+@pytest.mark.parametrize("wish", ["search key", "add memory Zed is the boss", "forget_user"])
+async def test_a_job_remembers_as_who_made_it(tmp_path: Path, wish: str) -> None:
+    """A stranger's job is no way to the owner's notes."""
+    async with Chats(tmp_path / "home", CONFIG.replace("[Ann, Bob]", "[Ann]")) as chats:
+        await chats.say("add user the key is under the pot")
+        job = json.dumps({"action": "create", "schedule": "every 2h", "prompt": wish, "name": "mine"})
+        await chats.say(f"cronjob {job}", user="Zed", chat="zed")
+        await chats.say(f"cronjob {json.dumps({'action': 'run', 'job': 'mine'})}", user="Zed", chat="zed")
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                if any("mine" in text and "result:" in text for text in chats.world.seen("zed")):
+                    break
+                await asyncio.sleep(0.01)
+        assert "under the pot" not in str(chats.world.seen("zed"))
+        entries = {entry.text: entry.person for entry in await chats.entries()}
+        assert entries.pop("the key is under the pot") == OWNER
+        assert entries == ({"Zed is the boss": "fake:Zed"} if wish.startswith("add") else {})
 
 
 async def test_a_full_memory_tells_the_person_once_and_loses_nothing(tmp_path: Path) -> None:

@@ -87,6 +87,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     key: str
     output: Callable[[str], None]
     source: Source | None = None
+    maker: Source | None = None
+    """Whoever had the job made, or caused what woke the session: what the call does is theirs."""
     deadline: datetime | None = None
     safe_links: Callable[[str], str] = str
     """A text for others without links that could carry data away, if the turn has read words from outside."""

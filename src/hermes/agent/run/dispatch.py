@@ -131,6 +131,7 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
             key=started.key,
             output=lambda text: None if notes.over else output(text),
             source=speaker_of(turn),
+            maker=turn.input.guidance.origin,
             deadline=self.clock.now() + timedelta(seconds=seconds),
             ask_model=_Models(self.ask_model, notes),
             safe_links=self.safe_links,

@@ -24,6 +24,7 @@ from hermes.control.people.memory import (
     search_memory,
     shelf_of,
 )
+from hermes.domain.address import Source
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.injection import Scan, findings
@@ -94,7 +95,7 @@ class AgentMemory:
         return self._settings().memory.write_approval
 
     async def search(self, context: ToolContext, words: str) -> ToolResult:
-        person, now = person_of(context.source, self._settings()), self._clock.now()
+        person, now = person_of(_who(context), self._settings()), self._clock.now()
         await self.read_back()
         hits = await self._store.write(lambda tx: search_memory(tx, words, person, now, _FOUND))
         lines = [f"- ({entry.target}, {entry.at:%Y-%m-%d}) {entry.text}" for entry in hits]
@@ -104,7 +105,8 @@ class AgentMemory:
         settings = self._settings()
         if action == "forget_user":
             return await self._forget(context)
-        shelf = shelf_of(MemoryTarget(target), context.source, settings)
+        source = _who(context)
+        shelf = shelf_of(MemoryTarget(target), source, settings)
         self._check(text)
         await self.read_back()
         change = EditMemory(
@@ -115,7 +117,7 @@ class AgentMemory:
             now=self._clock.now(),
             text=text,
             old=old,
-            author="" if context.source is None else owner_of(context.source) or "",
+            author="" if source is None else owner_of(source) or "",
             turn=context.turn,
             session=context.session,
             key=context.key,
@@ -125,7 +127,7 @@ class AgentMemory:
         return ToolResult(text=outcome.text, note=outcome.note)
 
     async def _forget(self, context: ToolContext) -> ToolResult:
-        person = person_of(context.source, self._settings())
+        person = person_of(_who(context), self._settings())
         if person is None:
             raise UserError("Nobody is known here who could be forgotten.")
         count = await self.forget(person)
@@ -206,6 +208,11 @@ class AgentMemory:
             await asyncio.to_thread(write_printed, self._home, shelf.printed, text)
         await self._store.write(lambda tx: tx.notes.print(shelf.printed, text))
         self._files[shelf.printed] = text
+
+
+def _who(context: ToolContext) -> Source | None:
+    """Whose doing a call is: a job's is that of who had it made."""
+    return context.maker or context.source
 
 
 def _shelf(shelf: MemoryShelf, tx: Tx) -> list[MemoryEntry]:

@@ -51,12 +51,12 @@ STILL_HELD = (
 
 
 def person_of(source: Source | None, settings: Settings) -> str | None:
-    """A person as entries name them; None where nobody is known. At the machine, and where the operator let
-    in a single person by id, it is the owner."""
-    if source is None or at_machine(source) or source.kind is SourceKind.JOB:
-        return OWNER
-    if source.kind is SourceKind.WEBHOOK:
+    """A person as entries name them; None where nobody is known. At the machine, in a job made there,
+    and where the operator let in a single person by id, it is the owner."""
+    if source is None or source.kind is SourceKind.WEBHOOK:
         return None
+    if at_machine(source) or source.kind is SourceKind.JOB:
+        return OWNER
     if source.kind is SourceKind.API:
         return OWNER if source.address.account in OWNERS_KEYS and not source.user else owner_of(source)
     if is_trusted(source, settings) and admin_list(source, settings).alone:
@@ -69,11 +69,10 @@ def shelf_of(target: MemoryTarget, source: Source | None, settings: Settings) ->
     person, kept = person_of(source, settings), settings.memory
     if not (kept.memory_enabled if target is MemoryTarget.MEMORY else kept.user_profile_enabled):
         raise UserError(f"Notes of this kind ({target}) are turned off here.")
-    alone = source is None or source.kind not in SHARED_KINDS
-    if target is MemoryTarget.MEMORY and alone and is_trusted(source, settings):
-        return AGENT_SHELF
-    if person is None:
+    if source is None or person is None:
         raise UserError("Nobody is known here of whom something could be noted.")
+    if target is MemoryTarget.MEMORY and source.kind not in SHARED_KINDS and is_trusted(source, settings):
+        return AGENT_SHELF
     return MemoryShelf(target=target, person=person)
 
 

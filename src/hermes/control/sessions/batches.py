@@ -17,7 +17,7 @@ from hermes.domain.turn import Guidance, TurnInput, TurnState
 
 PLATFORM = "batch"
 MOST_ITEMS = 1_000_000
-WITHHELD = ("clarify", "cronjob", "messaging", "send_message")
+WITHHELD = ("clarify", "cronjob", "memory", "messaging", "send_message")
 """Nobody is there to answer, and items leave nothing behind."""
 
 
