@@ -104,8 +104,8 @@ class Noting:
 class Machine:
     """A gateway on a machine where these sandboxes work. People say `run …`, and the agent does."""
 
-    def __init__(self, folder: Path, *works: str, config: str = "") -> None:
-        self.world = World()
+    def __init__(self, folder: Path, *works: str, config: str = "", world: World | None = None) -> None:
+        self.world = world or World()
         self.results: list[str] = []
         self.folder = folder
         self.api = ApiWorld(
@@ -462,3 +462,32 @@ async def test_a_question_does_not_outlive_its_boundary(tmp_path: Path, ran: lis
         machine.world.write("always", user="ann")
         assert (await after.result()).startswith("Not done: it would not be what was allowed")
     assert not ran, "it ran where nobody was asked about it"
+
+
+# --- what a session remembers of its commands ---
+
+
+async def test_a_script_that_an_earlier_life_wrote_is_read_before_it_runs(
+    tmp_path: Path, ran: list[Ran]
+) -> None:
+    config, world = "terminal: {backend: local}\n", World()
+    async with Machine(tmp_path, config=config, world=world) as machine:
+        machine.world.write("run printf 'rm -rf ~/documents' > made.sh", user="ann")
+        await machine.result()
+    async with Machine(tmp_path, config=config, world=world) as machine:
+        machine.world.write("run sh made.sh", user="ann")
+        assert "deletes" in await machine.asked()
+    assert len(ran) == 1
+
+
+async def test_a_session_hears_once_that_it_works_in_another_world(tmp_path: Path, ran: list[Ran]) -> None:
+    texts: list[str] = []
+    world = World()
+    for works in ("bubblewrap", "docker"):
+        async with Machine(tmp_path, works, world=world) as machine:
+            for number in (1, 2):
+                machine.world.write("run echo done", user="ann")
+                texts.append(await machine.result(number))
+    moved = texts.pop(2)
+    assert texts == ["done"] * 3 and moved.endswith("\ndone")
+    assert "another place: docker" in moved and "Before: bubblewrap" in moved

@@ -31,7 +31,7 @@ def asked(command: str, folder: Path, *, running: bool = False, script: str | No
 
     rules = CommandRules(scope_in=scope_in)
     if script is not None:
-        rules.written.note(SESSION, (f"{folder}/a.py",))
+        asyncio.run(rules.trail.note_written(SESSION, (f"{folder}/a.py",)))
     backend = SimpleNamespace(processes=SimpleNamespace(list=processes), files=SimpleNamespace(read=read))
     scope = CommandScope(cwd=str(folder), workspace=str(folder), home="/home/ann")
     case = ApprovalCase(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.agent.tools.registry import WrittenFiles
+from hermes.agent.tools.trail import SessionTrail
 from hermes.domain.errors import Unreachable, UserError
 from tests.agent.tools.test_tools import Bench
 
@@ -98,9 +98,10 @@ async def test_a_place_that_cannot_be_opened_says_why(bench: Bench, monkeypatch:
         await bench.ask("terminal", command="echo hi")
 
 
-def test_where_too_much_was_written_every_file_counts() -> None:
-    written = WrittenFiles()
-    written.note("s", ["/w/a"])
-    assert written.holds("s", "/w/a") and not written.holds("s", "/w/b") and not written.holds("t", "/w/a")
-    written.note("s", (f"/w/{i}" for i in range(3000)))
-    assert written.holds("s", "/w/b")
+async def test_where_too_much_was_written_every_file_counts() -> None:
+    trail = SessionTrail()
+    await trail.note_written("s", ["/w/a"])
+    assert await trail.wrote("s", "/w/a")
+    assert not await trail.wrote("s", "/w/b") and not await trail.wrote("t", "/w/a")
+    await trail.note_written("s", (f"/w/{i}" for i in range(3000)))
+    assert await trail.wrote("s", "/w/b")

@@ -108,7 +108,7 @@ async def _place_of_new(invocation: ToolInvocation, path: str) -> str:
 async def note_written(invocation: ToolInvocation, path: str, real_path: str = "") -> None:
     """Its text is looked at if a command runs it, by this name or by its real one."""
     names = {resolve_path(await invocation.scope(), path), real_path}
-    invocation.services.get(CommandRules).written.note(invocation.session, names)
+    await invocation.services.get(CommandRules).trail.note_written(invocation.session, names - {""})
 
 
 @tool("file", Effect.READ, parallel=True, needs=Backend, approval_check=ask_to_read, after_outside=_NO_MORE)

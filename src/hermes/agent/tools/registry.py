@@ -5,7 +5,7 @@ A function takes its `ToolInvocation` first, then the model's arguments, and ret
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from hermes.agent.danger.scope import CommandScope
 from hermes.agent.tools.approval_text import bind_to_world
 from hermes.agent.tools.schema import ToolSignature, read_signature, read_values
+from hermes.agent.tools.trail import SessionTrail
 from hermes.domain.errors import HermesError, UserError, as_user_error
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend, Command, ProcessView, World
@@ -38,8 +39,6 @@ ABSENT = frozenset(_ABSENT.split())
 """Toolsets of Hermes Agent that are not here: to enable or to disable one changes nothing."""
 LONGEST_RESULT = 100_000
 _LONGEST_MARK = 60
-_MOST_SESSIONS = 500
-_MOST_PATHS = 2000
 
 
 # --- what tools may need, beside the ports of `domain` ---
@@ -87,24 +86,6 @@ async def _no(session: str) -> bool:
     return False
 
 
-class WrittenFiles:
-    """The files that an agent wrote, by session, since the gateway started."""
-
-    def __init__(self) -> None:
-        self._paths: dict[str, set[str]] = {}
-
-    def note(self, session: str, paths: Iterable[str]) -> None:
-        kept = self._paths.setdefault(session, set())
-        kept |= set(paths)
-        if len(self._paths) > _MOST_SESSIONS:
-            self._paths.pop(next(iter(self._paths)))
-
-    def holds(self, session: str, path: str) -> bool:
-        """Where so much was written that nobody counts any more, every file."""
-        kept = self._paths.get(session, set())
-        return path in kept or len(kept) > _MOST_PATHS
-
-
 class CommandRules(Struct, frozen=True, kw_only=True):
     """`scope_in` tells what commands may do without asking in the backend's world. While `asks` says no,
     nobody is asked, except for what is asked for always, and what is never run is refused."""
@@ -115,7 +96,7 @@ class CommandRules(Struct, frozen=True, kw_only=True):
     """Whether a person is asked before every command of a session."""
     seconds: Callable[[], float] = field(default=lambda: Command(text="").timeout)
     """How long a command may take if the model does not say."""
-    written: WrittenFiles = field(default_factory=WrittenFiles)
+    trail: SessionTrail = field(default_factory=SessionTrail)
 
 
 _NOWHERE = CommandScope(cwd="/", workspace="/", home="/", wide=True, ask_all=True)
@@ -258,7 +239,8 @@ def _bind(spec: RegisteredTool, services: ToolServices) -> Tool:
         result = await spec.run(ToolInvocation(services=services, context=context), **values)
         if isinstance(result, str):
             result = ToolResult(text=result)
-        return replace(result, text=cap(result.text))
+        moved = await _moved(services, context.session) if spec.opens else ""
+        return replace(result, text=f"{moved}\n{cap(result.text)}" if moved else cap(result.text))
 
     async def place_of(session: SessionId, asks: bool) -> CommandScope:
         try:
@@ -297,6 +279,14 @@ def _bind(spec: RegisteredTool, services: ToolServices) -> Tool:
         asks=spec.asks,
         after_outside=after if after is None or isinstance(after, Approval) else checked_by(after),
     )
+
+
+async def _moved(services: ToolServices, session: str) -> str:
+    """What a session hears of a world that is not the one it worked in before."""
+    if not services.has((CommandRules,)):
+        return ""
+    world = await services.get(Backend).place(session)
+    return await services.get(CommandRules).trail.enter(session, world)
 
 
 def cap(text: str, limit: int = LONGEST_RESULT, *, missing: int = 0) -> str:

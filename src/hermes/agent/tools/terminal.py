@@ -67,11 +67,12 @@ async def _judge(
     from hermes.agent.danger import scripts
     from hermes.agent.danger.judge import judge_command
 
-    backend, written = services.get(Backend), services.get(CommandRules).written
+    backend, trail = services.get(Backend), services.get(CommandRules).trail
     for _ in range(scripts.ROUNDS):
         verdict = judge_command(command, scope)
         known = dict(scope.scripts)
-        wanted = [path for path in verdict.scripts if path not in known and written.holds(session, path)]
+        unknown = [path for path in verdict.scripts if path not in known]
+        wanted = [path for path in unknown if await trail.wrote(session, path)]
         if not wanted:
             return verdict, scope
         for path in wanted:
@@ -146,7 +147,7 @@ async def terminal(
     scope = replace(scope, cwd=resolve_path(scope, workdir))
     verdict, _ = await _judge(invocation.services, invocation.session, command, scope)
     _refuse_never(verdict)
-    invocation.services.get(CommandRules).written.note(invocation.session, verdict.written)
+    await invocation.services.get(CommandRules).trail.note_written(invocation.session, verdict.written)
     from hermes.agent.danger.destinations import reaches_out
 
     wanted = timeout if timeout > 0 else invocation.services.get(CommandRules).seconds()
@@ -284,7 +285,8 @@ async def process(
     if action == "write":
         _, verdict = await _judge_line(invocation.services, invocation.session, id, text)
         _refuse_never(verdict)
-        invocation.services.get(CommandRules).written.note(invocation.session, verdict.written)
+        trail = invocation.services.get(CommandRules).trail
+        await trail.note_written(invocation.session, verdict.written)
         await processes.write(invocation.session, id, (text + "\n").encode())
         return f"Sent to {id}."
     if action == "kill":

@@ -25,6 +25,7 @@ from hermes.agent.tools.registry import (
     Recall,
     SudoPassword,
 )
+from hermes.agent.tools.trail import SessionTrail
 from hermes.app.agents.agent_backends import AgentBackends, BoundAgent
 from hermes.app.agents.backends import GatewayBackends
 from hermes.app.agents.compression import make_compressor
@@ -360,6 +361,7 @@ class AgentFactory:
                     asks=lambda: self._around.live.now.approvals.mode != "off",
                     asks_all=backends.asks_all,
                     seconds=lambda: self._around.live.now.terminal.timeout,
+                    trail=SessionTrail(store),
                 ),
                 ProcessEnded: self._tell_ended,
                 SudoPassword: SudoPasswords(

@@ -485,6 +485,18 @@ class PersonNoteNames(Protocol):
     def print(self, name: str, text: str) -> None: ...
 
 
+class SessionTraces(Protocol):
+    """What the tools of a session left behind, as texts by kind; gone with the session."""
+
+    def of(self, session: str) -> list[tuple[str, str]]:
+        """Kinds and texts."""
+
+    def add(self, session: str, kind: str, texts: Iterable[str]) -> None: ...
+
+    def put(self, session: str, kind: str, text: str) -> None:
+        """In place of all of this kind."""
+
+
 class Tx(Struct, frozen=True, kw_only=True):
     """One transaction, scoped to one agent: its tables."""
 
@@ -515,6 +527,7 @@ class Tx(Struct, frozen=True, kw_only=True):
     budgets: Budgets
     memory: MemoryEntries
     notes: PersonNoteNames
+    traces: SessionTraces
 
 
 class Store(Protocol):

@@ -309,6 +309,12 @@ MEMORY = (
         ) WITHOUT ROWID""",
 )
 
+TRACES = (
+    """CREATE TABLE session_traces (
+        session TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, agent TEXT NOT NULL,
+        PRIMARY KEY (session, kind, text)) WITHOUT ROWID""",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -329,6 +335,7 @@ MIGRATIONS = (
     Migration(number=18, oldest=12, statements=BUDGETS),
     Migration(number=19, oldest=19, statements=COMPRESSIONS),
     Migration(number=20, oldest=19, statements=MEMORY),
+    Migration(number=21, oldest=19, statements=TRACES),
 )
 NEWEST = MIGRATIONS[-1].number
 

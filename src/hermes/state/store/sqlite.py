@@ -38,6 +38,7 @@ from hermes.state.store.tables.outbox import OutboxTable
 from hermes.state.store.tables.rights import GrantsTable, PairingCodesTable, PairingsTable
 from hermes.state.store.tables.search import SearchTable
 from hermes.state.store.tables.sessions import BindingsTable, HandoffsTable, SessionsTable
+from hermes.state.store.tables.traces import TracesTable
 from hermes.state.store.tables.turns import QuestionsTable, RequestsTable, TurnsTable
 from hermes.state.store.tables.usage import UsageTable
 
@@ -178,6 +179,7 @@ def tables_of(db: Db, agent: AgentId) -> Tx:
         budgets=BudgetsTable(db),
         memory=MemoryTable(own, agent),
         notes=PersonNotesTable(own, agent),
+        traces=TracesTable(own, agent),
     )
 
 
