@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from hermes.agent.danger.judge import judge_command, judge_input
@@ -361,3 +364,21 @@ def test_everyday_lines_are_not_asked_for_that(text: str) -> None:
 def test_what_is_no_plain_shell_is_asked_for(command: str) -> None:
     assert lines("ls", command) == {"run.input"}
     assert "disk.format" in lines("mkfs.ext4 /dev/sdb", command)
+
+
+RUNNING = (
+    "a[$({})]=1", "a[`{}`]+=1", "x=1 a[$({})]=2", "if a[$({})]=1; then :; fi", "A=1 B[$({})]=1 true",
+    "for ((i=$({});i<0;i++)); do :; done", "for ((i=0;i<a[$({})];i++)); do :; done",
+    "case x in $({})) ;; esac", 'case x in a|"$({})") ;; esac', "[[ x == @($({})|y) ]]", "echo @($({}))",
+    "echo $(( a[$({})] ))", "cat <<X\n$({})\nX", "echo ${{#a[$({})]}}", "let x=a[$({})]", "unset a[$({})]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("form", RUNNING)
+def test_wherever_bash_runs_a_command_it_is_judged(form: str, tmp_path: Path) -> None:
+    """Bash itself is asked whether the form runs it."""
+    subprocess.run(
+        ["bash", "-c", form.format("touch MARK")], cwd=tmp_path, capture_output=True, check=False, timeout=30
+    )
+    assert (tmp_path / "MARK").exists(), "bash does not run this"
+    assert judge_command(form.format("rm -rf /"), PLACE).never

@@ -60,6 +60,11 @@ def unescaped(text: str) -> str:
     return _ESCAPE.sub(meant, text)
 
 
+def _expanded(word: syntax.Word) -> syntax.ShellNode:
+    """A word that only has to be expanded."""
+    return syntax.SimpleCommand(words=[(syntax.LiteralText(":"),), word])
+
+
 def _beside(node: syntax.ShellNode) -> syntax.ShellNode:
     return syntax.CompoundCommand([(node,)], subshell=True, background=True)
 
@@ -163,8 +168,9 @@ class _Reader:
     def _for(self) -> syntax.ShellNode:
         self._blanks()
         name, values = "", None
+        bodies: list[tuple[syntax.ShellNode, ...]] = []
         if self.text.startswith("((", self.at):
-            self._arithmetic()
+            bodies.append((self._arithmetic(),))
         else:
             name = syntax.plain(self._word())
             self._blanks(lines=True)
@@ -177,16 +183,14 @@ class _Reader:
         opening = self._accept("do", "{")
         if not opening:
             raise syntax.UnreadableCommand("a for without its do")
-        body = self._until("done" if opening == "do" else "}")
+        bodies.append(self._until("done" if opening == "do" else "}"))
         return self._redirected(
-            syntax.CompoundCommand([body], loop=True, certain=False, name=name, values=values)
+            syntax.CompoundCommand(bodies, loop=True, certain=False, name=name, values=values)
         )
 
     def _case(self) -> syntax.ShellNode:
         self._blanks()
-        bodies: list[tuple[syntax.ShellNode, ...]] = [
-            (syntax.SimpleCommand(words=[(syntax.LiteralText(":"),), self._word()]),)
-        ]
+        bodies: list[tuple[syntax.ShellNode, ...]] = [(_expanded(self._word()),)]
         self._blanks(lines=True)
         if not self._accept("in"):
             raise syntax.UnreadableCommand("a case without its in")
@@ -201,7 +205,7 @@ class _Reader:
                 if self._peek() == "|":
                     self.at += 1
                 elif self._peek() != ")":
-                    self._word()
+                    bodies.append((_expanded(self._word()),))
             self.at += 1
             bodies.append(self.script(("esac",)))
             self._take(_CASE_END)
@@ -235,6 +239,8 @@ class _Reader:
             if assign:
                 self.at = assign.end()
                 plus = "+" if assign[3] == "+=" else ""
+                if assign[2]:  # what a subscript runs is run whatever comes of the value
+                    simple.assigns.append(("_", self.inside(assign[2][1:-1])))
                 simple.assigns.append((plus + assign[1], self._value()))
             elif self._peek() == "(" and len(simple.words) == 1 and not simple.assigns:
                 return self._function(syntax.plain(simple.words[0]))
@@ -386,8 +392,9 @@ class _Reader:
                 self.at += 2
                 parts.append(syntax.Substitution(self._nested(), quoted=True, as_file=True))
             elif char == "(" and parts and self.at > start and self.text[self.at - 1] in "?*+@!":
-                self._balanced("(", ")")
+                inner = self.inside(self._balanced("(", ")"))
                 parts.append(syntax.LiteralText(syntax.STAR))
+                parts += (part for part in inner if isinstance(part, syntax.Substitution))
             elif char in _META:
                 break
             else:
