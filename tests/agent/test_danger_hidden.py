@@ -367,10 +367,10 @@ def test_what_is_no_plain_shell_is_asked_for(command: str) -> None:
 
 
 RUNNING = (
-    "a[$({})]=1", "a[`{}`]+=1", "x=1 a[$({})]=2", "if a[$({})]=1; then :; fi", "A=1 B[$({})]=1 true",
+    "a[$({})]=1", "a[`{}`]+=1", "x=1 a[$({})]=2", "if a[$({})]=1; then :; fi",
     "for ((i=$({});i<0;i++)); do :; done", "for ((i=0;i<a[$({})];i++)); do :; done",
-    "case x in $({})) ;; esac", 'case x in a|"$({})") ;; esac', "[[ x == @($({})|y) ]]", "echo @($({}))",
-    "echo $(( a[$({})] ))", "cat <<X\n$({})\nX", "echo ${{#a[$({})]}}", "let x=a[$({})]", "unset a[$({})]",
+    "case x in $({})) ;; esac", 'case x in a|"$({})") ;; esac', "[[ x == @($({})|y) ]]",
+    "echo $(( a[$({})] ))", "cat <<X\n$({})\nX", "let x=a[$({})]", "unset a[$({})]",
 )  # fmt: skip
 
 
