@@ -36,6 +36,7 @@ from hermes.domain.settings.settings import (
     RouteMatch,
     Settings,
 )
+from hermes.domain.settings.skills import PlatformSkills
 from hermes.domain.word import field_names
 from hermes.state.settings.key_places import ALSO_UNDER_GATEWAY
 from hermes.state.settings.names import LATER, PLATFORMS, platform_variables
@@ -87,6 +88,8 @@ def settings_page() -> str:
         "`plugins.entries.<name>.values`.\n",
         f"\n## security.website_blocklist\n\n{_told(WebsiteBlocklist)}\n\n",
         _table(WebsiteBlocklist, "security.website_blocklist."),
+        f"\n## skills.platform_disabled\n\n{_told(PlatformSkills)} In short: `telegram: [plan]`.\n\n",
+        _table(PlatformSkills, "skills.platform_disabled.<name>."),
         f"\n## security.broker\n\n{_told(BrokeredSecret)}\n\n",
         _table(BrokeredSecret, "security.broker.<name>."),
         f"\n## agent.reasoning_overrides\n\n{_told(ReasoningOverride)}\n\n",
@@ -296,7 +299,7 @@ _LEFT_OUT = """
 
 These are not here, because the feature behind them is not, or not yet: `/topic`, `/compress`, `/rollback`,
 `/goal`, `/subgoal`, `/moa`, `/codex-runtime`, `/personality`, `/verbose`, `/footer`, `/reasoning`, `/fast`,
-`/voice`, `/skills`, `/memory`, `/bundles`, `/learn`, `/suggestions`, `/blueprint`, `/curator`, `/kanban`,
+`/voice`, `/bundles`, `/learn`, `/suggestions`, `/blueprint`, `/curator`, `/kanban`,
 `/reload-mcp`, `/reload-skills`, `/topup`, `/insights`, `/update`, `/debug`. Of those of a
 terminal: `/redraw`, `/history`, `/save`, `/prompt`, `/snapshot`, `/journey`, `/config`, `/statusbar`,
 `/timestamps`, `/skin`, `/indicator`, `/tools`, `/toolsets`, `/pet`, `/hatch`, `/reload`, `/browser`,

@@ -103,6 +103,7 @@ OF_OTHERS = {
     **dict.fromkeys(["NOTIFY_SOCKET", "WATCHDOG_USEC"], "systemd sets them"),
     **dict.fromkeys(["RLIMIT_RSS", "MY_MODEL", "CHAT_ID"], "an example, or a word of the system"),
     **dict.fromkeys(["HERMES_API", "EVERY_AGENT", "INSECURE_NO_AUTH"], "names in code, and a value"),
+    **dict.fromkeys(["HERMES_SKILL_DIR", "HERMES_SESSION_ID"], "replaced in the text of a skill"),
     "HERMES_WRITE_SAFE_ROOT": "refused, because nothing honours it",
 }
 

@@ -29,7 +29,7 @@ telegram:
     allowed_users:
       - "1"   # me
       - 2
-skills: {a: 'b'}
+web: {a: 'b'}
 """
 
 

@@ -18,7 +18,7 @@ from hermes.domain.event import AgentEvent
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment
 from hermes.domain.model_facts import ModelFacts
-from hermes.domain.ports.agent import Agent, Compression, MemoryCare, PersonNotes, Run, no_notes
+from hermes.domain.ports.agent import Agent, Compression, MemoryCare, PersonNotes, Run, SkillCare, no_notes
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import JobWorld, Media, ProcessView
 from hermes.domain.references import Expansion
@@ -64,6 +64,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     person: PersonOf | None = None
     """Who speaks in a turn; None where nothing is noted about people."""
     memory: MemoryCare | None = None
+    skills: SkillCare | None = None
     toolbox: Toolbox = field(default_factory=Toolbox)
     """Which tools each turn has."""
     media: Media | None = None

@@ -21,7 +21,7 @@ from hermes.domain.word import replace
 
 TOOL_SEARCH, TOOL_CALL = "tool_search", "tool_call"
 BRIDGE = frozenset((TOOL_SEARCH, TOOL_CALL))
-_CORE = "terminal process read_file write_file patch search_files clarify todo"
+_CORE = "terminal process read_file write_file patch search_files clarify todo memory skill_view"
 CORE = frozenset(_CORE.split())
 """Tools that are never deferred."""
 BUDGET = 5_900
@@ -177,28 +177,34 @@ def runnable_bridge(hidden: Mapping[str, Tool]) -> dict[str, Tool]:
 
 def find_tools(query: str, tools: Collection[Tool], limit: int = _HITS) -> list[Tool]:
     """The tools that fit a query best; one that is named in it comes first."""
-    texts = {tool.name: _words_of(tool) for tool in tools}
+    by_name = {tool.name: tool for tool in tools}
+    texts = {tool.name: _texts_of(tool) for tool in tools}
+    return [by_name[name] for name in rank_texts(query, texts, limit)]
+
+
+def rank_texts(query: str, named: Mapping[str, tuple[str, str]], limit: int) -> list[str]:
+    """The names whose texts (a weighty one, and another) fit a query best, by BM25."""
+    texts = {name: _indexed(*both) for name, both in named.items()}
     wanted = set(_split(query))
     exact = {word.strip(".,;:`\"'()") for word in query.split()}
     average = sum(map(len, texts.values())) / max(len(texts), 1)
     seen = Counter(word for words in texts.values() for word in wanted.intersection(words))
-    scores: list[tuple[float, str, Tool]] = []
-    for tool in tools:
-        words = texts[tool.name]
-        counts, score = Counter(words), 1e6 if tool.name in exact else 0.0
+    scores: list[tuple[float, str]] = []
+    for name, words in texts.items():
+        counts, score = Counter(words), 1e6 if name in exact else 0.0
         for word in wanted & counts.keys():
             rarity = math.log(1 + (len(texts) - seen[word] + 0.5) / (seen[word] + 0.5))
             norm = _K1 * (1 - _B + _B * len(words) / average)
             score += rarity * counts[word] * (_K1 + 1) / (counts[word] + norm)
         if score > 0:
-            scores.append((-score, tool.name, tool))
-    return [tool for _, _, tool in sorted(scores, key=lambda each: each[:2])[:limit]]
+            scores.append((-score, name))
+    return [name for _, name in sorted(scores)[:limit]]
 
 
-def _words_of(tool: Tool) -> tuple[str, ...]:
+def _texts_of(tool: Tool) -> tuple[str, str]:
     properties = tool.parameters.get("properties")
     fields = " ".join(map(str, properties)) if isinstance(properties, Mapping) else ""
-    return _indexed(f"{tool.name} {tool.toolset}", f"{tool.description} {fields}")
+    return f"{tool.name} {tool.toolset}", f"{tool.description} {fields}"
 
 
 @lru_cache(maxsize=4096)

@@ -88,7 +88,8 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 # --- the registry ---
 
 
-def test_schemas_are_small() -> None:
+@pytest.mark.parametrize(("skills", "count", "most"), [(False, 12, 6200), (True, 3, 1300)])
+def test_schemas_are_small(skills: bool, count: int, most: int) -> None:
     schemas = [
         {
             "type": "function",
@@ -99,9 +100,10 @@ def test_schemas_are_small() -> None:
             },
         }
         for spec in TOOLS.values()
+        if (spec.toolset == "skills") is skills
     ]
-    assert len(TOOLS) == 12
-    assert len(json.dumps(schemas, separators=(",", ":"), ensure_ascii=False).encode()) <= 6200
+    assert len(schemas) == count
+    assert len(json.dumps(schemas, separators=(",", ":"), ensure_ascii=False).encode()) <= most
 
 
 def test_a_schema_follows_the_signature() -> None:
@@ -132,6 +134,9 @@ def test_effects_and_company() -> None:
         "clarify": (Effect.READ, False),
         "todo": (Effect.READ, False),
         "memory": (Effect.KEYED, False),
+        "skill_view": (Effect.READ, True),
+        "skills_list": (Effect.READ, True),
+        "skill_manage": (Effect.ONCE, False),
     }
 
 
@@ -147,6 +152,7 @@ async def test_toolsets(bench: Bench) -> None:
         "clarify",
         "todo",
         "memory",
+        "skills",
     }
 
 

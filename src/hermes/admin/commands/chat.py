@@ -44,6 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             "-m, --model NAME": "the model for this session",
             "--provider NAME": "the provider of that model",
             "-t, --toolsets A,B": "only these toolsets",
+            "-s, --skills A,B": "begin with these skills",
         },
     )
     shown = {"-v, --verbose": "show tools and thoughts, whatever the settings say"}
@@ -139,7 +140,6 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
         return f"{self.asked.provider}:{named}" if named and self.asked.provider else named
 
     def wish(self) -> SessionChoice:
-        wanted = tuple(name.strip() for name in (self.asked.toolsets or "").split(",") if name.strip())
         return SessionChoice(
             named=self.asked.resume or self.asked.latest or None,
             latest=self.asked.latest is not None,
@@ -148,9 +148,14 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
                 model=self._model,
                 folder=current_folder(),
                 ignore_rules=self.asked.ignore_rules,
-                toolsets=wanted,
+                toolsets=_names(self.asked.toolsets),
+                skills=_names(self.asked.skills),
             ),
         )
+
+
+def _names(listed: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (listed or "").split(",") if name.strip())
 
 
 def is_terminal(stream: Any) -> bool:

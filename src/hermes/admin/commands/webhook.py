@@ -56,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 _WHAT = {
     "--prompt TEXT": "the prompt for the agent; {a.b} is filled in from the event",
     "--events A,B": "only these events",
-    "--skills A,B": "skills for it (kept, not used yet)",
+    "--skills A,B": "skills that its turns follow",
     "--toolsets A,B": "only these toolsets of the agent",
     "--agent NAME": "the only agent that its events go to",
 }

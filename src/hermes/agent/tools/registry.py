@@ -19,6 +19,7 @@ from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend, Command, ProcessView, World
 from hermes.domain.rows import SearchHit
 from hermes.domain.services import ToolServices
+from hermes.domain.skill import PlannedChange, SkillChange
 from hermes.domain.text import closest
 from hermes.domain.tool import (
     Approval,
@@ -33,7 +34,7 @@ from hermes.domain.tool import (
 from hermes.domain.toolbox import NO_TOOLSET
 from hermes.domain.word import replace
 
-_ABSENT = """web search browser vision image_gen tts skills memory code_execution delegation safe project
+_ABSENT = """web search browser vision image_gen tts code_execution delegation safe project
     homeassistant spotify discord discord_admin video video_gen x_search kanban computer_use yuanbao moa"""
 ABSENT = frozenset(_ABSENT.split())
 """Toolsets of Hermes Agent that are not here: to enable or to disable one changes nothing."""
@@ -61,6 +62,21 @@ class MemoryBook(Protocol):
     async def edit(
         self, context: ToolContext, action: str, target: str, text: str, old: str
     ) -> ToolResult: ...
+
+
+class SkillBook(Protocol):
+    """The skills that an agent has for whoever a call is for. `asks` says whether a person is asked before
+    one is changed; `preview` tells what a change would do, and what is odd about its words."""
+
+    def asks(self) -> bool: ...
+
+    async def list(self, context: ToolContext, query: str, limit: int) -> str: ...
+
+    async def view(self, context: ToolContext, name: str, file_path: str) -> str: ...
+
+    async def preview(self, change: SkillChange) -> tuple[PlannedChange, Sequence[str]]: ...
+
+    async def change(self, context: ToolContext, change: SkillChange) -> str: ...
 
 
 class JobActions(Protocol):

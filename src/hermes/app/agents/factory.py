@@ -23,6 +23,7 @@ from hermes.agent.tools.registry import (
     MemoryBook,
     ProcessEnded,
     Recall,
+    SkillBook,
     SudoPassword,
 )
 from hermes.agent.tools.trail import SessionTrail
@@ -36,6 +37,7 @@ from hermes.app.agents.prompt import SystemPrompt, make_memories
 from hermes.app.agents.redaction import redacting
 from hermes.app.agents.references import AgentReferences
 from hermes.app.agents.registry import AgentRegistry
+from hermes.app.agents.skills import AgentSkills
 from hermes.app.agents.sudo import SudoPasswords
 from hermes.app.agents.terminal_settings import check_terminal
 from hermes.app.agents.tools import OpenSources, TurnLimits, check_own_toolsets, check_toolsets
@@ -230,11 +232,12 @@ class AgentFactory:
         tools = self._overrides.tools
         backends = AgentBackends(profile, workspace, self.backends)
         backend, scopes = backends.backend, self._scopes(profile)
-        memory = self._memory(profile, store)
+        memory, skills = self._memory(profile, store), self._skills(profile, backend)
         if tools is None:
             services = self._services(profile, store, backends, media, scopes).plus(MemoryBook, memory)
+            services = services.plus(SkillBook, skills)
             tools = self.tools(services, sources)
-        toolbox = self._toolbox(profile, tools)
+        toolbox = self._toolbox(profile, tools, skills)
         model = self.models.name(profile.agent)
         prompt = SystemPrompt(
             profile=profile,
@@ -246,6 +249,7 @@ class AgentFactory:
             clock=self._overrides.clock,
             memories=make_memories(memory, profile, self._loaded),
             conceal=self._loaded.secrets.conceal,
+            skills=skills.catalogue,
         )
         memory.changed = prompt.forget
         live, clock = self._around.live, self._overrides.clock
@@ -267,6 +271,7 @@ class AgentFactory:
             person_notes=memory.person_notes,
             person=self._person,
             memory=memory,
+            skills=skills,
             toolbox=toolbox,
             media=media,
             jobs=jobs,
@@ -305,6 +310,14 @@ class AgentFactory:
         return AgentMemory(
             profile, store, self._overrides.clock, lambda: live.now, self._loaded.secrets.redact
         )
+
+    def _skills(self, profile: Profile, backend: Backend) -> AgentSkills:
+        """Reads files, so it runs in a thread."""
+        live = self._around.live
+        skills = AgentSkills(profile, lambda: live.now, self._overrides.clock, self._loaded.secrets.redact)
+        skills.backend = backend
+        skills.scan()
+        return skills
 
     def _person(self, turn: Turn) -> str | None:
         """What a turn of another's doing is told about people, it was told by whoever began it."""
@@ -376,7 +389,7 @@ class AgentFactory:
         gateway = self._around.gateway()
         return None if gateway is None else gateway.passwords
 
-    def _toolbox(self, profile: Profile, tools: Sequence[Tool]) -> Toolbox:
+    def _toolbox(self, profile: Profile, tools: Sequence[Tool], skills: AgentSkills) -> Toolbox:
         limits = TurnLimits(
             settings=lambda: self._around.live.now, agent=profile.agent, main=self._overrides.toolsets
         )
@@ -385,7 +398,7 @@ class AgentFactory:
         secrets = self._loaded.secrets
         toolbox = Toolbox(
             tools,
-            limits=limits,
+            limits=lambda session, source: (*limits(session, source), *skills.limits(source)),
             dress=lambda tool: gate_tool(self._hooks, redacting(tool, secrets)),
             loading=profile.settings.tools.rule,
         )

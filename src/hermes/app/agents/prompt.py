@@ -61,6 +61,8 @@ class SystemPrompt:
     memories: Mapping[str, Memory]
     """By the names of their plugins, in the order of the prompt."""
     window: Callable[[], int | None] = lambda: None
+    skills: Callable[[Source | None, World | None], Awaitable[str]] | None = None
+    """Tells which skills there are, for what comes from there."""
     conceal: Conceal = str
     """Takes loaded secrets out of it."""
     _notes: dict[str, Mapping[str, str]] = field(init=False, default_factory=dict)
@@ -82,7 +84,8 @@ class SystemPrompt:
             tiers = await self._read_all(world, files, plain=plain)
             self._forget_old()
             self._tiers[key] = (self.clock.monotonic() + _GOOD_FOR, tiers)
-        context = join_blocks(tiers.context, tiers.volatile)
+        skills = "" if self.skills is None else self.conceal(await self.skills(source, world))
+        context = join_blocks(tiers.context, skills, tiers.volatile)
         tool_list = self.toolbox.freeze(session, source)
         return FrozenPrompt(text=tiers.stable, context=context, tool_list=tool_list)
 

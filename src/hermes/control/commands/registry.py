@@ -181,6 +181,8 @@ class SlashCommand(Struct, frozen=True, kw_only=True):
     gate: str = ""
     terminal: bool = False
     """Not for chats."""
+    whole: bool = False
+    """Meant only by its whole name, so that it takes no short form from another."""
     target: str = ""
     """The line of another command that it stands for."""
     prepare: Callable[[CommandRequest], Awaitable[object]] | None = None
@@ -255,7 +257,8 @@ def resolve(name: str, settings: Settings | None = None, runtime: Runtime | None
     for slash in there:
         if name in slash.names:
             return slash
-    begins = [slash for slash in there if any(word.startswith(name) for word in slash.names)]
+    short = [slash for slash in there if not slash.whole]
+    begins = [slash for slash in short if any(word.startswith(name) for word in slash.names)]
     if len(begins) == 1:
         return begins[0]
     if begins:

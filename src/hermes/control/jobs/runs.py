@@ -135,7 +135,7 @@ def _begin(tx: Tx, job: Job, run: JobRun, context: JobContext) -> JobRun:
         tx.jobs.save(replace(job, last_delivery_error=problem))
     run = replace(run, to=to)
     tx.job_runs.save(run)
-    return run if job.script or job.workdir else begin_job_turn(tx, run.slot, context) or run
+    return run if job.script or job.workdir or job.skills else begin_job_turn(tx, run.slot, context) or run
 
 
 def planned_wrong(tx: Tx, context: JobContext) -> list[Job]:
@@ -189,9 +189,10 @@ def begin_job_turn(
     *,
     failure: str = "",
     folder: str = "",
+    skills: str = "",
 ) -> JobRun | None:
-    """The run's turn, with all that was prepared for it, in this `folder`; if a `failure` keeps it from that,
-    people are told why in its stead. None if the run is elsewhere by now."""
+    """The run's turn, with all that was prepared for it, in this `folder`, by these `skills`; if a `failure`
+    keeps it from that, people are told why in its stead. None if the run is elsewhere by now."""
     run, job = tx.job_runs.get(slot), tx.jobs.get(slot.job)
     if run is None or run.state not in (RunState.CLAIMED, RunState.SCRIPT):
         return None
@@ -220,7 +221,7 @@ def begin_job_turn(
         backend=_backend(job, context.settings),
         origin=job.origin,
     )
-    return _turn(tx, run, job, context, TurnInput(text=words, guidance=guidance), folder)
+    return _turn(tx, run, job, context, TurnInput(text=words, context=skills, guidance=guidance), folder)
 
 
 def _backend(job: Job, settings: Settings) -> str:

@@ -213,20 +213,24 @@ class Cron:
         self.ring()
 
     async def _prepare(self, agent: AgentId, run: JobRun) -> None:
-        """What has to happen before the turn: the folder, the script."""
+        """What has to happen before the turn: the folder, the script, the skills."""
         store = self._store(agent)
         job = await store.write(lambda tx: runs.start_script(tx, run.slot))
         if job is None:
             return
-        report, failure, folder = None, "", ""
+        report, failure, folder, skills = None, "", "", ""
         try:
-            world = await self._world(agent)
-            if world is None:
+            runtime = await self.core.agents.get(agent)
+            world = runtime.jobs if job.script or job.workdir else None
+            if world is None and (job.script or job.workdir):
                 raise UserError("Jobs with scripts or folders cannot be run here.")
-            await world.check(job.script, job.workdir, job.origin)
-            if job.workdir:
+            if world is not None:
+                await world.check(job.script, job.workdir, job.origin)
+            if job.skills and runtime.skills is not None:
+                skills = await runtime.skills.load(job.skills, job.origin, runs.session_name(run))
+            if world is not None and job.workdir:
                 folder = await world.enter(SessionId(runs.session_name(run)), job.workdir, job.origin)
-            if job.script:
+            if world is not None and job.script:
                 seconds = self.core.live.now.cron.script_timeout
                 report = await world.run_script(job.script, job.workdir, seconds)
         except HermesError as error:
@@ -238,6 +242,7 @@ class Cron:
             report=report,
             failure=failure,
             folder=folder,
+            skills=skills,
         )
         self._begun(agent, await store.write(begin))
 

@@ -42,8 +42,6 @@ def prompt_words(job: Job, due: datetime, script: ScriptReport | None, contexts:
     for context in contexts:
         output = context.last_output[:MOST_CONTEXT] or "(nothing yet)"
         parts.append(_data(f"What the job “{title(context)}” said last", output))
-    if job.skills:
-        parts.append(f"[Use these skills if you have them: {', '.join(job.skills)}.]")
     if job.prompt:
         parts.append(f"{TASK}\n{job.prompt}")
     return "\n\n".join(parts)

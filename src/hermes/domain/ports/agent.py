@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from hermes.domain.address import Source
 from hermes.domain.call_options import NO_OPTIONS, CallOptions
 from hermes.domain.event import (
     AgentEvent,
@@ -21,6 +22,7 @@ from hermes.domain.event import (
     ThoughtDelta,
 )
 from hermes.domain.session import Session
+from hermes.domain.skill import Skill
 from hermes.domain.tool import StandingGrants, Tool, ToolCall, no_standing
 from hermes.domain.turn import EarlierMessage, Turn
 from hermes.domain.usage import CacheMiss, Usage
@@ -156,6 +158,20 @@ class MemoryCare(Protocol):
 
     async def print_files(self) -> None:
         """Show in the files what is in the store by now."""
+
+
+class SkillCare(Protocol):
+    """The skills of an agent. They are asked for from memory; what takes files is awaited."""
+
+    def all(self) -> Sequence[Skill]:
+        """Those of the agent, whoever asks."""
+
+    async def load(self, names: Sequence[str], source: Source | None, session: str) -> str:
+        """The instructions of the named skills, as a model is told them before somebody's words. One that is
+        not there, or not for them, is said in its place."""
+
+    async def act(self, words: str) -> str:
+        """Do for an admin what `/skills` asks for; the answer."""
 
 
 class Memory(Protocol):

@@ -37,6 +37,7 @@ from hermes.domain.settings.providers import (
     ProviderRouting,
     ProviderSettings,
 )
+from hermes.domain.settings.skills import SkillSettings
 from hermes.domain.settings.tool_loading import ToolLoading
 from hermes.domain.turn import BusyMode
 
@@ -656,6 +657,7 @@ class Settings:
     sessions: SessionSettings = field(default_factory=SessionSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    skills: SkillSettings = field(default_factory=SkillSettings)
     compression: CompressionSettings = field(default_factory=CompressionSettings)
     plugins: PluginSettings = field(default_factory=PluginSettings)
     session_reset: ResetSettings = field(default_factory=ResetSettings)

@@ -76,13 +76,15 @@ def new_words_key() -> str:
 class TerminalState(Struct, frozen=True, kw_only=True):
     """What a terminal says of itself with every request, for the gateway keeps nothing of it in between: the
     session that it is in, the model and the `folder` of one that it begins, whether that is to ignore SOUL.md
-    and the project's files, and the only toolsets that its turns may use (none named: all)."""
+    and the project's files, the only toolsets that its turns may use (none named: all), and the
+    skills that it begins with."""
 
     session: SessionId | None = None
     model: str | None = None
     folder: str | None = None
     ignore_rules: bool = False
     toolsets: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
 
 
 class SessionChoice(Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.event import FeedItem, ModelSaid, UserSaid, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
+from hermes.domain.skill import pick_skill
 from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
 from hermes.domain.turn import NO_GUIDANCE, Answer, AnswerResult, Guidance, Turn, TurnInput
@@ -61,6 +62,7 @@ async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: Session
     """Find what somebody wants to go on with. What another terminal is just watching is left to it."""
     agent, wanted = caller.agent, wish.named
     await _check_toolsets(gateway, agent, wish.terminal.toolsets)
+    await _check_skills(gateway, agent, wish.terminal.skills)
     if wanted is None and wish.latest:
         wanted = await gateway.read(agent, lambda tx: tx.bindings.get(caller.key))
         if wanted is None:
@@ -158,6 +160,12 @@ async def _check_toolsets(gateway: Gateway, agent: AgentId, wanted: tuple[str, .
         raise UserError(f"There is no toolset “{one_line(unknown[0], 40)}”.", hint=f"There are: {there}.")
 
 
+async def _check_skills(gateway: Gateway, agent: AgentId, wanted: tuple[str, ...]) -> None:
+    skills = (await gateway.agents.get(agent)).skills if wanted else None
+    for name in wanted:
+        pick_skill(name, () if skills is None else skills.all())
+
+
 class ServedDoor:
     """A conversation of a terminal that is in this state. Without a session, the next words begin one."""
 
@@ -174,7 +182,7 @@ class ServedDoor:
         words = Submission(
             agent=caller.agent,
             source=caller.source,
-            input=TurnInput(text=text, guidance=limits),
+            input=TurnInput(text=text, context=await self._skills(), guidance=limits),
             place=SessionTarget(session=terminal.session, bind=True, model=model),
             busy=None,
             request=NewRequest(
@@ -206,6 +214,18 @@ class ServedDoor:
         replied = await self._gateway.command(caller, text, key)
         self._be_in(replied.session)
         return replied
+
+    async def _skills(self) -> str:
+        """What the skills say that a session was begun with, before its first words."""
+        named, wanted, agent = self._terminal.session, self._terminal.skills, self._caller.agent
+        skills = (await self._gateway.agents.get(agent)).skills if wanted else None
+        if skills is None:
+            return ""
+        if named is not None and await self._gateway.read(
+            agent, lambda tx: bool(tx.journal.read(named, most=1))
+        ):
+            return ""
+        return await skills.load(wanted, self._caller.source, named or "")
 
     async def _folder(self) -> str | None:
         """Where the session works that the next words are for."""

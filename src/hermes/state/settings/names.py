@@ -73,7 +73,7 @@ _GROUPS_LISTED = {
     "yuanbao": "allowed_chats",
     "qqbot": "group_allowed_chats",
 }
-_LATER_SECTIONS = """terminal skills delegation security tool_output
+_LATER_SECTIONS = """terminal delegation security tool_output
     tool_loop_guardrails checkpoints web browser tts stt voice code_execution clarify
     openrouter updates model_catalog network lsp
     curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
@@ -94,6 +94,7 @@ _LATER_IN = {
     "compression": "in_place abort_on_summary_failure hygiene_hard_message_limit",
     "cron": "provider",
     "memory": "nudge_interval flush_min_turns",
+    "skills": "creation_nudge_interval guard_agent_created inline_shell inline_shell_timeout",
     "logging": "max_size_mb backup_count",
     "sessions": "vacuum_after_prune min_interval_hours",
     "gateway": """multiplex_profiles profile_routes platform_connect_timeout delivery_ledger

@@ -29,6 +29,7 @@ from hermes.domain.settings.manner import (
 )
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.settings.providers import ProviderModel, ProviderSettings
+from hermes.domain.settings.skills import PlatformSkills
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.state.home.findings import SettingsFindings, nearest
@@ -181,6 +182,7 @@ class SettingsReader:
             declared.ResetSettings: self.reset,
             declared.PlatformToolsets: self.toolsets,
             declared.PluginOptions: self.plugin_options,
+            PlatformSkills: self.platform_skills,
             BrokeredSecret: self.brokered,
             Budget: self.budget,
             PoolSettings: self.pool,
@@ -365,6 +367,15 @@ class SettingsReader:
         self.lines[path] = line
         inner = YamlMapping(pairs={"toolsets": (line, node)}, line=line)
         return name, self.section(declared.PlatformToolsets, inner, path)
+
+    def platform_skills(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
+        """`telegram: [plan]`."""
+        known = {*self.platforms, *declared.DOORS}
+        if name.partition("@")[0] not in known:
+            self.unknown(path, line, sorted(known))
+            return None
+        inner = YamlMapping(pairs={"disabled": (line, node)}, line=line)
+        return name, self.section(PlatformSkills, inner, path)
 
     def plain_entry(self, kind: type[Any], name: str, line: int, node: YamlNode, path: str) -> Entry:
         """A section without rules of its own."""

@@ -332,11 +332,13 @@ async def _take(call: HttpCall, hooks: Webhooks, event: WebhookEvent) -> web.Res
         text = words_for(event.route.prompt, facts, route=event.route.name, mark=secrets.token_hex(8))
     address = Address(platform=PLATFORM, chat=event.route.name, thread=event.delivery.id)
     source = Source(address=address, kind=SourceKind.WEBHOOK)
+    agent = event.agent or await call.gateway.route(source, text)
     words = Submission(
-        agent=event.agent or await call.gateway.route(source, text),
+        agent=agent,
         source=source,
         input=TurnInput(
             text=text,
+            context=await _skills(call, event.route, agent, source),
             action=TurnAction.RELAY if event.route.deliver_only else TurnAction.SAY,
             guidance=Guidance(toolsets=event.route.toolsets, unattended="deny"),
         ),
@@ -357,6 +359,14 @@ async def _take(call: HttpCall, hooks: Webhooks, event: WebhookEvent) -> web.Res
     if event.route.deliver_only and to is not None:
         return await _delivered(call, event, submitted.turn, to)
     return event.answer(202, "accepted")
+
+
+async def _skills(call: HttpCall, route: WebhookRoute, agent: AgentId, source: Source) -> str:
+    """What the skills say that the route names."""
+    if not route.skills or route.deliver_only:
+        return ""
+    skills = (await call.gateway.agents.get(agent)).skills
+    return "" if skills is None else await skills.load(route.skills, source, "")
 
 
 async def _submit(

@@ -1,0 +1,1 @@
+"""Skills as folders of files: reading them, finding them, and putting whole ones in place."""
