@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.errors import Unreachable
 from hermes.domain.event import UserSaid
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ids import AgentId
 from hermes.domain.ports.store import Tx
 from hermes.domain.ports.world import ProcessView
 from hermes.domain.session import begin_session, session_key
@@ -159,39 +158,6 @@ async def test_sessions_that_no_policy_ends_do_not_hide_others(tmp_path: Path) -
         await chat.until_idle()
         clock.jump(2 * HOUR)
         assert await chat.gateway.sessions_expiry.sweep() == 2
-
-
-async def test_what_a_session_leaves_behind_is_brought_home_before_it_ends(tmp_path: Path) -> None:
-    clock = FakeClock()
-    tries: list[str] = []
-
-    async def flush(agent: AgentId, session: SessionId) -> None:
-        tries.append(session)
-        if len(tries) < 2:
-            raise Unreachable("the memory is away")
-
-    async with Journey(folder=tmp_path, clock=clock, settings=settings()) as chat:
-        await talk(chat, "one")
-        clock.jump(2 * HOUR)
-        expiry = replace(chat.gateway.sessions_expiry, flush=flush)
-        assert [await expiry.sweep() for _ in range(3)] == [0, 1, 0]
-        assert len(tries) == 2
-
-
-async def test_a_session_ends_although_what_it_leaves_behind_cannot_be_brought_home(tmp_path: Path) -> None:
-    clock = FakeClock()
-    tries: list[str] = []
-
-    async def flush(agent: AgentId, session: SessionId) -> None:
-        tries.append(session)
-        raise Unreachable("the memory is away")
-
-    async with Journey(folder=tmp_path, clock=clock, settings=settings()) as chat:
-        await talk(chat, "one")
-        clock.jump(2 * HOUR)
-        expiry = replace(chat.gateway.sessions_expiry, flush=flush)
-        assert [await expiry.sweep() for _ in range(4)] == [0, 0, 1, 0]
-        assert len(tries) == 3
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ class Gateway(WiredGateway):
         await self.intake.close()
         await self.handoffs.close()
         await self.compressions.workers.close(0.0, self._hurry)
+        await self.flushes.workers.close(0.0, self._hurry)
         busy = tuple(self.actors.workers.active)
         await self.actors.workers.close(grace, self._hurry)
         parts = self._parts

@@ -25,7 +25,8 @@ from hermes.control.outbound.sending import MessageSender
 from hermes.control.outbound.targets import Aliases, named_targets
 from hermes.control.people.routing import SelectAgent
 from hermes.control.people.standing import is_trusted
-from hermes.control.sessions.resets import Flush, SessionExpiry, flush_nothing
+from hermes.control.sessions.flush import MemoryFlush
+from hermes.control.sessions.resets import SessionExpiry
 from hermes.control.sessions.submission import Submitter
 from hermes.control.sessions.titles import SessionTitles
 from hermes.control.turn.actor import SessionActor
@@ -62,8 +63,6 @@ class GatewayParts(GatewayCore, frozen=True, kw_only=True):
     """Called when somebody who may has asked that the process begin anew; must return at once."""
     titled: bool = True
     """Whether sessions get titles by themselves."""
-    flush: Flush = flush_nothing
-    """Told of every session that is over by itself, before it is marked as ended."""
 
 
 class WiredGateway:
@@ -116,7 +115,8 @@ class WiredGateway:
             info=self.info(),
         )
         self.observers = HookObservers(parts.hooks, parts.events, parts.store)
-        self.sessions_expiry = SessionExpiry(core=parts, flush=parts.flush)
+        self.sessions_expiry = SessionExpiry(core=parts)
+        self.flushes = MemoryFlush(parts, self.actors.ring)
         self.titles = SessionTitles(parts) if parts.titled else None
         self.chores = self._wire_chores(parts)
         self.events.listen(self.cron.heard, TurnEnded, sessions=RUN_SESSIONS)
@@ -138,7 +138,7 @@ class WiredGateway:
     def _wire_chores(self, parts: GatewayParts) -> Chores:
         age = timedelta(days=parts.live.now.gateway.dedupe_days)
         forget, tidy = forgetting(parts.store, parts.clock, age), tidying(parts)
-        usual = [forget, self.sessions_expiry.chore, tidy, counting(parts.store)]
+        usual = [forget, self.sessions_expiry.chore, self.flushes.chore, tidy, counting(parts.store)]
         return Chores(parts.clock, [*usual, *parts.chores])
 
     def info(self) -> GatewayInfo:

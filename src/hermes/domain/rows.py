@@ -170,6 +170,15 @@ class PendingCompression(Struct, frozen=True, kw_only=True):
     made: Summarised | Cleared | None = None
 
 
+class PendingFlush(Struct, frozen=True, kw_only=True):
+    """A session from which lasting things are to be noted: of what was said after the record `upto`."""
+
+    n: int
+    agent: AgentId
+    session: SessionId
+    upto: int = 0
+
+
 class SearchHit(Struct, frozen=True, kw_only=True):
     """Something that was said, found again."""
 

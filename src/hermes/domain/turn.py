@@ -52,6 +52,7 @@ class Cause(StrEnum):
     CHILD = "child"
     HANDOFF = "handoff"
     POST = "post"
+    FLUSH = "flush"
 
 
 class BusyMode(StrEnum):
@@ -119,7 +120,7 @@ class Guidance(Struct, frozen=True, kw_only=True):
     not. `unattended` says that nobody can be asked, and what is done instead: `deny` or `approve`. `backend`
     is where its commands run, if its source does not say so. `origin` is whoever had a job made, or caused
     what woke a session: tools and commands are limited like theirs. `outside` says that who gave the task
-    had read words from outside."""
+    had read words from outside. `steps` is how many replies with tools it may take, 0: as many as any."""
 
     instructions: str = ""
     history: tuple[EarlierMessage, ...] = ()
@@ -131,6 +132,7 @@ class Guidance(Struct, frozen=True, kw_only=True):
     backend: str = ""
     origin: Source | None = None
     outside: bool = False
+    steps: int = 0
 
     @property
     def bounds(self) -> Guidance:

@@ -247,7 +247,7 @@ class AgentLoop:
         self, run: Run, bench: TurnTools, view: TurnView, progress: TurnProgress
     ) -> AsyncIterator[AgentEvent]:
         """One reply of the model, with retries, and what follows from it in the same commit."""
-        closing = self._closing_words(progress)
+        closing = self._closing_words(progress, run.turn.input.guidance.steps)
         options = _options(run)
         if options.must_call and (closing or progress.since_client):
             options = replace(options, must_call=())
@@ -328,9 +328,9 @@ class AgentLoop:
             cache_ttl=self._cache_ttl,
         )
 
-    def _closing_words(self, progress: TurnProgress) -> str:
+    def _closing_words(self, progress: TurnProgress, steps: int) -> str:
         """What the model is told when it gets no tools any more; empty while it does."""
-        if progress.replies >= self._limits.iterations:
+        if progress.replies >= min(steps or self._limits.iterations, self._limits.iterations):
             return CLOSING
         if progress.repeats > self._limits.repeats:
             return STUCK.format(tool=progress.repeated)

@@ -228,6 +228,7 @@ def resume(call: CommandCall) -> CommandReply:
     yolo = wanted.yolo and not call.key.shared
     call.tx.sessions.save(replace(wanted, ended=None, updated_at=call.now, yolo=yolo))
     call.tx.bindings.bind(call.key, wanted.id, call.source, call.now)
+    call.tx.flushes.want(call.session.id, call.now)
     long = f", {call.prepared.length} long" if wanted.id == call.prepared.session else ""
     return CommandReply(text=f"Back in {name_of(wanted)}{long}.")
 

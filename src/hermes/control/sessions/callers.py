@@ -63,6 +63,9 @@ def _entered(tx: Tx, caller: Caller, wanted: str | None, now: datetime) -> Sessi
     if len(found) > 1:
         ids = ", ".join(session.id for session in found[:5])
         raise UserError(f"“{one_line(wanted, 60)}” fits {len(found)} sessions.", hint=f"Write more: {ids}")
+    before = tx.bindings.get(caller.key)
+    if before not in (None, found[0].id):
+        tx.flushes.want(before, now)
     tx.bindings.bind(caller.key, found[0].id, caller.source, now)
     return found[0]
 

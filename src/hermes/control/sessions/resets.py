@@ -1,16 +1,15 @@
 """Reset policies: when a chat's session is over by itself, and beginning the next one.
 
 Decided when the next message arrives, from what is stored, so it needs no timer and survives any crash. A
-session in which something goes on is never over. A chore ends what is over before anybody writes: what a
-session leaves behind (its memory) is saved first, by `flush`, which is tried three times. Hooks hear
-of the end once, from whoever wrote it down."""
+session in which something goes on is never over. A chore ends what is over before anybody writes. What lasts
+of a session is noted afterwards (`flush.py`): the end and the wish for that are one commit. Hooks hear of the
+end once, from whoever wrote it down."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import partial
 from zoneinfo import ZoneInfo
@@ -22,10 +21,9 @@ from hermes.control.core import GatewayCore, Runtime
 from hermes.control.hooks.endings import note_ends
 from hermes.control.turn.claim import next_session
 from hermes.domain.address import Source
-from hermes.domain.errors import HermesError
 from hermes.domain.gateway_event import GatewayEvent, session_lapsed
 from hermes.domain.hooks import SESSION_END
-from hermes.domain.ids import EVERY_AGENT, AgentId, SessionId
+from hermes.domain.ids import EVERY_AGENT, SessionId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings.settings import ResetMode, ResetSettings, Settings
@@ -34,8 +32,6 @@ from hermes.domain.word import replace
 log = logging.getLogger("hermes.expiry")
 EVERY = 600.0
 _PAGE = 200
-_TRIES = 3
-Flush = Callable[[AgentId, SessionId], Awaitable[None]]
 IDLE, DAILY = "idle", "daily"
 """How a session has ended that was over by itself."""
 NOTE = (
@@ -146,18 +142,12 @@ def _reason(why: str, policy: ResetSettings) -> str:
 # --- ending what is over ---------------------------------------------------------------------------
 
 
-async def flush_nothing(agent: AgentId, session: SessionId) -> None:
-    """Stands where sessions leave nothing behind."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionExpiry:
     """The chore that ends sessions which the policies ended meanwhile. A message that comes first decides for
     itself, so nothing depends on this running."""
 
     core: GatewayCore
-    flush: Flush = flush_nothing
-    _failures: Counter[SessionId] = field(init=False, default_factory=Counter)
 
     @property
     def chore(self) -> Chore:
@@ -206,26 +196,13 @@ class SessionExpiry:
             return None if busy else why_over(last_used(tx, session), policy, now, zone)
 
         reason = await store.read(why)
-        if reason is None or not await self._flushed(session.agent, session.id):
+        if reason is None:
             return False
         told = news if SESSION_END in self.core.hooks.followed else ()
-        ended = await store.write(partial(_mark_ended, session, reason, told))
+        ended = await store.write(partial(_mark_ended, session, reason, told, now))
         if ended:
             log.info("session.ended session=%s why=%s", session.id, reason)
         return ended
-
-    async def _flushed(self, agent: AgentId, session: SessionId) -> bool:
-        try:
-            await self.flush(agent, session)
-        except HermesError as error:
-            self._failures[session] += 1
-            log.warning(
-                "session.flush_failed session=%s try=%d why=%s", session, self._failures[session], error
-            )
-            if self._failures[session] < _TRIES:
-                return False
-        del self._failures[session]
-        return True
 
 
 async def _unused(store: Store, since: datetime) -> AsyncIterator[tuple[Session, SessionKey, Source]]:
@@ -241,11 +218,12 @@ def _page(since: datetime, last: Session | None, tx: Tx) -> list[tuple[Session, 
     return tx.bindings.unused(since, _PAGE, last)
 
 
-def _mark_ended(session: Session, reason: str, news: tuple[GatewayEvent, ...], tx: Tx) -> bool:
+def _mark_ended(session: Session, reason: str, news: tuple[GatewayEvent, ...], now: datetime, tx: Tx) -> bool:
     """Unless somebody has spoken in it meanwhile."""
     known = tx.sessions.get(session.id)
     if known != session or tx.turns.any_open(session.id):
         return False
     tx.sessions.save(replace(session, ended=reason))
+    tx.flushes.want(session.id, now)
     note_ends(tx, news)
     return True

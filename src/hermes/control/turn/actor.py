@@ -435,6 +435,8 @@ class SessionActor:
         def record(tx: Tx) -> bool:
             if long:
                 tx.compressions.want(self._id, new[-1].at)
+            if any(isinstance(entry.record, Summarised) for entry in new):
+                tx.flushes.want(self._id, new[-1].at)
             tx.turns.advance(turn.id, attempt=turn.attempt, records=len(new), state=state)
             tx.journal.append(self._id, new)
             if budgets is not None:

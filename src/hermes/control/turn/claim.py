@@ -160,6 +160,7 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         if turn.input.action is TurnAction.SUMMARISE:
             # Also if it was stopped: nobody else would take it, and nobody waits for it.
             records = [*take_prepared(tx, self.session, self.transcript), Finished()]
+            tx.flushes.want(self.session, self.now)
             return self._start(tx, session, turn, records, behind)
         if denied:
             records = [Failed(reason=denied)]
@@ -420,6 +421,9 @@ def next_session(
 ) -> Session:
     """A new session that the chat is bound to from now on; `made` if it was thought of before."""
     session = made or begin_session(key, source, now)
+    before = tx.bindings.get(key)
+    if before is not None:
+        tx.flushes.want(before, now)
     tx.sessions.add(session)
     tx.bindings.bind(key, session.id, source, now)
     return session

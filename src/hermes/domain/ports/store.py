@@ -31,6 +31,7 @@ from hermes.domain.rows import (
     OutState,
     OverheardMessage,
     PendingCompression,
+    PendingFlush,
     SearchHit,
     SessionStanding,
 )
@@ -381,6 +382,21 @@ class Compressions(Protocol):
         """Those of all agents whose time has come, in the order in which they were noted."""
 
 
+class Flushes(Protocol):
+    """Sessions from which lasting things are to be noted, because they are over or get shorter."""
+
+    def want(self, session: SessionId, at: datetime) -> None: ...
+
+    def get(self, session: SessionId) -> PendingFlush | None:
+        """None if it is not to be flushed now."""
+
+    def settle(self, session: SessionId, upto: int) -> None:
+        """It was flushed up to a record."""
+
+    def wanted(self, after: int, limit: int) -> list[PendingFlush]:
+        """Those of all agents, in the order in which they were noted first."""
+
+
 class Pairings(Protocol):
     """People, by the account they wrote to and their id there."""
 
@@ -522,6 +538,7 @@ class Tx(Struct, frozen=True, kw_only=True):
     recovery: Recovery
     handoffs: Handoffs
     compressions: Compressions
+    flushes: Flushes
     directory: Directory
     usage: UsageCounts
     budgets: Budgets

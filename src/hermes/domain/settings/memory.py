@@ -22,6 +22,11 @@ class MemorySettings:
     )
     user_char_limit: int = setting(1375, "The same for what is noted of each person.", least=1)
     write_approval: bool = setting(False, "Ask the person before anything is noted.", instead=True)
+    flush_min_turns: int = setting(
+        6,
+        "Messages from which on the agent notes what lasts when a session is left or shortened; 0 = never.",
+        least=0,
+    )
     provider: str = setting(
         "", "A memory that a plugin brings, beside MEMORY.md and USER.md; empty or `none` = no other."
     )

@@ -93,7 +93,7 @@ _LATER_IN = {
         background_process_notifications ephemeral_system_ttl""",
     "compression": "in_place abort_on_summary_failure hygiene_hard_message_limit",
     "cron": "provider",
-    "memory": "nudge_interval flush_min_turns",
+    "memory": "nudge_interval",
     "skills": "creation_nudge_interval guard_agent_created inline_shell inline_shell_timeout",
     "logging": "max_size_mb backup_count",
     "sessions": "vacuum_after_prune min_interval_hours",

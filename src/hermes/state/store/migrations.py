@@ -315,6 +315,15 @@ TRACES = (
         PRIMARY KEY (session, kind, text)) WITHOUT ROWID""",
 )
 
+FLUSHES = (
+    # `wanted` is since when a session is to be flushed, NULL if it is not; `upto` is the record up to which
+    # it was.
+    """CREATE TABLE flushes (
+        n INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL UNIQUE, agent TEXT NOT NULL,
+        wanted REAL, upto INTEGER NOT NULL DEFAULT 0)""",
+    "CREATE INDEX flushes_wanted ON flushes (n) WHERE wanted IS NOT NULL",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -336,6 +345,7 @@ MIGRATIONS = (
     Migration(number=19, oldest=19, statements=COMPRESSIONS),
     Migration(number=20, oldest=19, statements=MEMORY),
     Migration(number=21, oldest=19, statements=TRACES),
+    Migration(number=22, oldest=19, statements=FLUSHES),
 )
 NEWEST = MIGRATIONS[-1].number
 

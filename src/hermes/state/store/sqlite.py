@@ -28,6 +28,7 @@ from hermes.state.store.table import Db, Row
 from hermes.state.store.tables.budgets import BudgetsTable
 from hermes.state.store.tables.channels import DirectoryTable, OverheardTable
 from hermes.state.store.tables.compressions import CompressionsTable
+from hermes.state.store.tables.flushes import FlushesTable
 from hermes.state.store.tables.gateway import FactsTable, LeasesTable, RecoveryTable
 from hermes.state.store.tables.inbox import InboxTable
 from hermes.state.store.tables.jobs import JobRunsTable, JobsTable
@@ -161,6 +162,7 @@ def tables_of(db: Db, agent: AgentId) -> Tx:
         outbox=OutboxTable(db),
         questions=QuestionsTable(own, agent),
         compressions=CompressionsTable(own, agent),
+        flushes=FlushesTable(own, agent),
         grants=GrantsTable(own, agent),
         requests=RequestsTable(own, agent),
         jobs=JobsTable(own, agent),
