@@ -297,10 +297,10 @@ _HOOK_CONTEXT = {
 _LEFT_OUT = """
 ## What other gateways of this family have
 
-These are not here, because the feature behind them is not, or not yet: `/topic`, `/compress`, `/rollback`,
-`/goal`, `/subgoal`, `/moa`, `/codex-runtime`, `/personality`, `/verbose`, `/footer`, `/reasoning`, `/fast`,
+These are not here, because the feature behind them is not, or not yet: `/topic`, `/rollback`,
+`/goal`, `/subgoal`, `/moa`, `/codex-runtime`, `/fast`,
 `/voice`, `/bundles`, `/learn`, `/suggestions`, `/blueprint`, `/curator`, `/kanban`,
-`/reload-mcp`, `/reload-skills`, `/topup`, `/insights`, `/update`, `/debug`. Of those of a
+`/reload-mcp`, `/reload-skills`, `/topup`, `/update`, `/debug`. Of those of a
 terminal: `/redraw`, `/history`, `/save`, `/prompt`, `/snapshot`, `/journey`, `/config`, `/statusbar`,
 `/timestamps`, `/skin`, `/indicator`, `/tools`, `/toolsets`, `/pet`, `/hatch`, `/reload`, `/browser`,
 `/plugins`, `/subscription`, `/copy`, `/paste`, `/image`; `hermes config`, `hermes status` and `hermes

@@ -17,6 +17,7 @@ from hermes.admin.shell.output import CliConsole
 from hermes.agent.models.choose import ModelChoice
 from hermes.agent.models.servers import ModelListing, OfferedModel
 from hermes.app.agents import model_search
+from hermes.app.agents.model_search import _newest_of_family
 from hermes.domain.credential import Credential
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
@@ -144,3 +145,17 @@ async def test_a_stored_key_counts_like_one_of_the_environment(
     CredentialFile(tmp_path).add(credential)
     assert "Hermes-9" in await ask(tmp_path, "list", "--provider", "nous")
     assert "is now nous:Hermes-9" in await ask(tmp_path, "hermes", "--provider", "nous")
+
+
+@pytest.mark.parametrize(
+    ("text", "published", "chosen"),
+    [
+        ("sonnet", ["claude-sonnet-5", "claude-sonnet-4-5-20250929", "claude-opus-5"], "claude-sonnet-5"),
+        ("Opus", ["claude-opus-5", "claude-opus-4.8", "claude-opus-4-latest"], "claude-opus-5"),
+        ("gpt", ["gpt-6", "gpt-6-mini", "gpt-5"], ""),
+        ("gpt-5", ["gpt-6", "gpt-5.5", "gpt-5"], "gpt-5"),
+        ("none", ["gpt-6"], ""),
+    ],
+)
+def test_a_family_means_its_newest_model(text: str, published: list[str], chosen: str) -> None:
+    assert _newest_of_family(text, published) == chosen

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from hermes.admin.commands.platform_packages import FURTHER_EXTRAS, install_extra, is_installed
 from hermes.admin.shell.command import CliCommand, declare
+from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column
 from hermes.agent.models.catalogue import SOURCE, ModelCatalogue, trim
 from hermes.agent.models.choose import ModelAccess, ModelChoice
@@ -30,6 +31,7 @@ from hermes.domain.ports.models import ModelOption, describe_facts
 from hermes.domain.providers import CUSTOM, LOCAL, PROVIDERS, ProviderAuth, find_provider
 from hermes.domain.settings.settings import LOCAL_WINDOW
 from hermes.domain.word import replace
+from hermes.entry.desk import apply_settings
 from hermes.plugins import platform_manifests, providers
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.by_key import set_setting
@@ -124,6 +126,15 @@ def _adopt(command: CliCommand, option: ModelOption) -> None:
     command.console.line(adopt_model(home, loaded, option.name))
     for line in filter(None, (describe_facts(option.facts), option.note)):
         command.console.line(line)
+    _tell_gateway(command)
+
+
+def _tell_gateway(command: CliCommand) -> None:
+    """A gateway that runs adopts the change at once."""
+    access = open_home(command)
+    if access.running:
+        access.ask(apply_settings)
+        command.console.line("The running gateway has adopted it.")
 
 
 def _show(command: CliCommand) -> None:
@@ -152,6 +163,7 @@ def _use_file(command: CliCommand, name: str) -> None:
     command.console.line(f"The default model is now {path.stem}, run on this machine.")
     window = _loaded(command).settings.model.context_length or LOCAL_WINDOW
     command.console.line(f"It reads {window:,} tokens; model.context_length sets another size.")
+    _tell_gateway(command)
 
 
 # --- lists

@@ -261,7 +261,7 @@ def quirk_of(fault: ModelFault) -> Quirk | None:
 
 CONTEXT_TOO_LONG = "the conversation is longer than this model can read."
 SHORTEN = "Shorten it with /compress, begin anew with /new, or choose a model that reads more."
-NEW_KEY = "Set another with `hermes config set model.api_key …`."
+NEW_KEY = "`hermes auth list` names where the keys of each provider are set."
 FILTERED = "its content filter withheld the answer."
 OTHER_WORDS = "Say it in other words."
 

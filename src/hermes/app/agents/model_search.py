@@ -4,6 +4,7 @@ provider gives, else by what is published. Used by `/model` in a gateway and by 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from hermes.domain.word import replace
 from hermes.state.settings.by_key import set_setting
 from hermes.state.settings.loader import LoadedSettings
 
+_VERSION = re.compile(r"[-.@v]*\d+|-latest")
 _LIST_SECONDS = 5.0
 _UNCHECKED = "Its provider gave no list of models, so the name could not be checked."
 _NO_TOOLS = "⚠️ It calls no tools, so the agent can only talk with it."
@@ -137,17 +139,29 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
             if not name:
                 raise UserError("No model is named.", hint="Write its name.")
             return name
+        spec = find_provider(choice.provider)
+        published = [model.name for model in self.places.catalogue.models(spec.facts if spec else "")]
+        if newest := _newest_of_family(text, [name for name in published if not checked or name in listed]):
+            return newest
         if checked:
             return pick_model(text, listed, hint="`hermes model list` names those there are.")
         # Nobody gave a list: what is published helps to complete a name, but is not the last word.
-        spec = find_provider(choice.provider)
-        published = [model.name for model in self.places.catalogue.models(spec.facts if spec else "")]
         try:
             return pick_model(text, [*listed, *published])
         except UserError as error:
             if "fits" in error.message:
                 raise
             return text
+
+
+def _newest_of_family(text: str, published: Sequence[str]) -> str:
+    """The newest model whose name holds the text, if all that do differ only in their version; else nothing.
+    `published` has the newest first."""
+    if text in published:
+        return text
+    fitting = [name for name in published if text.lower() in name.lower()]
+    families = {_VERSION.sub("", name.lower()) for name in fitting}
+    return fitting[0] if len(families) == 1 else ""
 
 
 class GatewayModels:

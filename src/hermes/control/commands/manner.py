@@ -76,6 +76,8 @@ def reasoning(call: CommandCall) -> CommandReply:
 
 @command("footer", "show what an answer took, in a line below it", usage="[on|off|status]")
 def footer(call: CommandCall) -> CommandReply:
+    if call.is_local:
+        raise UserError("The footer is for chats.", hint="Here /usage says what the session took.")
     word = call.args.lower()
     if word in ("", "status"):
         shown = display_for(call.settings, call.source.address, call.session.manner).footer

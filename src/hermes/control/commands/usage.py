@@ -133,5 +133,6 @@ def _cost(line: UsageLine) -> str:
         case CostStatus.UNKNOWN:
             return "cost unknown"
         case CostStatus.ESTIMATED:
-            more = f" without {line.unpriced_calls} calls of unknown price" if line.unpriced_calls else ""
+            count = line.unpriced_calls
+            more = f" without {count} call{'' if count == 1 else 's'} of unknown price" if count else ""
             return f"about ${line.cost:.4f}{more}"
