@@ -58,9 +58,19 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
         here = where in ("", self.base.provider)
         known = [*self.aliases, *filter(None, (self.base.default,)), *names] if here else names
         name = self._pick(bare, choice, known, checked=bool(names))
+        answering = self._choice_of(name if here else f"{where}:{name}")
+        if answering is not None and answering.way is ModelAccess.NONE:
+            raise UserError(f"No model answers then: {answering.why}.", hint=answering.hint)
         made = self.describe(name if here else f"{where}:{name}")
         unchecked = "" if names or name in known else _UNCHECKED
         return replace(made, note="\n".join(filter(None, (made.note, unchecked))))
+
+    def _choice_of(self, name: str) -> ModelChoice | None:
+        """Who answers for a name under which a model is kept."""
+        model = self.aliases.get(name, name)
+        return (
+            self.own if model in ("", self.base.default) else self.places.find(model, self.base, self.own)[0]
+        )
 
     def describe(self, name: str) -> ModelOption:
         """A model by the name under which it is kept."""
