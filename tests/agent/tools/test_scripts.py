@@ -84,6 +84,28 @@ async def test_ignored_files_are_asked_for(bench: Bench) -> None:
     assert "plan.md" not in await bench.text("search_files", pattern="words")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "grep -r words .", "rg words", "tar czf /tmp/x.tgz .", "cp -r . /tmp/copy", "zip -r /tmp/x.zip keep",
+        "cat keep/*", "cat keep/pl*", "find . -type f -exec cat {} +", "find . -type f | xargs cat",
+        "mv keep x", "cat $(find keep -type f)", "cd keep && grep -rn words", "rsync -a keep/ /tmp/there",
+    ],
+)  # fmt: skip
+async def test_folders_with_ignored_files_are_asked_for_as_a_whole(bench: Bench, command: str) -> None:
+    (bench.folder / "keep").mkdir()
+    (bench.folder / "keep" / "plan.md").write_text("words")
+    (bench.folder / "src").mkdir()
+    (bench.folder / "src" / "a.py").write_text("words")
+    (bench.folder / ".gitignore").write_text("*.md\n")
+    calm = await bench.ask("terminal", command=command) is None
+    (bench.folder / ".agentignore").write_text("plan.*\n")
+    asked = await bench.ask("terminal", command=command)
+    assert calm and asked is not None and ".agentignore" in asked.text
+    assert await bench.ask("terminal", command="grep -r words src") is None
+    assert await bench.ask("terminal", command="find . -name '*.py' | wc -l") is None
+
+
 async def test_an_agentignore_that_cannot_be_read_keeps_everything(bench: Bench) -> None:
     (bench.folder / ".agentignore").mkdir()
     assert await bench.ask("read_file", path="other.md") is not None

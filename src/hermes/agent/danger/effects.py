@@ -122,6 +122,7 @@ def _reads_folders(when: str = "", *, here: bool = False) -> Find:
             return
         operands = _operands(call)
         places = [*operands, "."] if here and len(operands) < 2 else operands
+        call.judge.take(*places)
         if call.judge.holds_home(*places):
             call.find("read.home")
         if any(paths.holds_secrets(call.judge.path(place), call.judge.place) for place in places):
@@ -387,7 +388,7 @@ _ROWS: tuple[Row, ...] = (
     ("grep egrep fgrep zgrep diff", _reads_folders(_RECURSES, here=True)),
     ("rg ag ack", _reads_folders(here=True)),
     ("cp scp", _reads_folders(_RECURSES)),
-    ("rsync tar bsdtar zip 7z 7za 7zz rar pax cpio ln restic borg", _reads_folders()),
+    ("rsync tar bsdtar zip 7z 7za 7zz rar pax cpio ln mv restic borg", _reads_folders()),
     ("python-tarfile python-zipfile", _reads_folders()),
     ("rm unlink rmdir shred wipe srm trash trash-put", _delete),
     ("cp mv ln install rsync scp", _write_last),

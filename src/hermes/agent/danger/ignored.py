@@ -16,6 +16,7 @@ LARGEST = 64 << 10
 EVERYTHING = ("*",)
 """What stands for a file that is there but cannot be used."""
 _MOST_STARS = 8
+_STARS = re.compile(r"[*?]|\[[^]]*\]")
 _TOKEN = re.compile(r"\\(.)|(\*\*/)|(/\*\*\Z)|(\*+)|(\?)|\[([!^]?)(\]?[^]]{0,200})\]|(.)", re.DOTALL)
 
 
@@ -44,9 +45,19 @@ def is_ignored(path: str, workspace: str, lines: tuple[str, ...]) -> bool:
     for line in _read(lines):
         if line.pattern.fullmatch(plain):
             ignored = not line.keeps
-        elif has_glob(below) and not line.keeps and fnmatchcase(line.name, plain.rpartition("/")[2]):
+        elif has_glob(below) and not line.keeps and _may_meet(line.name, plain.rpartition("/")[2]):
             ignored = True
     return ignored
+
+
+def _may_meet(name: str, glob: str) -> bool:
+    """Whether a name may be one that a glob stands for. One with stars of its own may, unless what is fixed
+    before or behind the stars of both differs."""
+    if not _STARS.search(name):
+        return fnmatchcase(name, glob)
+    (head, *_, tail), (first, *_, last) = _STARS.split(name), _STARS.split(glob)
+    heads, tails = (head, first), (tail[::-1], last[::-1])
+    return all(min(pair, key=len) == max(pair, key=len)[: min(map(len, pair))] for pair in (heads, tails))
 
 
 @lru_cache(maxsize=32)

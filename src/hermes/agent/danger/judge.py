@@ -124,6 +124,10 @@ class CommandJudge(Struct):
     """Files that would be run and whose texts matter if the agent wrote them."""
     sudo: dict[str, None] = field(default_factory=dict)
     """The options of each sudo."""
+    taken: dict[str, None] = field(default_factory=dict)
+    """Folders that would be read whole, where `.agentignore` may keep files in them."""
+    listing: tuple[str, ...] = ()
+    """The folders below which the last `find` looked for names."""
     followed: set[str] = field(default_factory=set)
     outputs: dict[int, tuple[syntax.Substitution, str]] = field(default_factory=dict)
 
@@ -137,6 +141,11 @@ class CommandJudge(Struct):
         fault = self.read_fault(text)
         if fault:
             self.find(fault, to_plain(text))
+
+    def take(self, *folders: str) -> None:
+        """A program is about to read these folders with all that is in them."""
+        if self.place.ignored:
+            self.taken.update((path, None) for path in map(self.path, folders) if path is not None)
 
     # --- walking ---
 
@@ -460,9 +469,11 @@ class CommandJudge(Struct):
             self._script(sub.script)
         if sub.as_file:
             source = self._source(sub.script[-1]) if sub.script else ""
+            self.take(*self.listing)
             return f"/dev/fd/{source}{UNKNOWN}" if source in ("download", "decoder") else "/dev/fd/63"
         if len(sub.script) == 1 and isinstance(sub.script[0], syntax.SimpleCommand | syntax.Pipeline):
             output = self._output(sub.script[0], None)
+            self.take(*self.listing)
             if output.text is not None:
                 return output.text.rstrip("\n")
             if output.source in _SOURCES:
@@ -502,6 +513,7 @@ class CommandJudge(Struct):
         # `ls /` prints names without their folder, `ls -d /*` prints them with it.
         whole = [os.path.dirname(path) for path in listed if path.endswith("/" + syntax.STAR)]
         folders = [*whole, *listed] if name in ("find", "fd", "fdfind") else whole
+        self.listing = tuple(folders) if folders or name == "ls" else (".",)
         root = names.NARROWS.isdisjoint(fields) and any(map(is_root, folders))
         return "-".join(filter(None, ["root" if root else "", "home" if home else ""]))
 
@@ -527,6 +539,7 @@ def _verdict(judge: CommandJudge, command: str) -> DangerVerdict:
         scripts=tuple(judge.scripts),
         written=tuple(sorted(judge.written)),
         sudo=tuple(judge.sudo),
+        taken=tuple(judge.taken),
     )
 
 

@@ -322,6 +322,8 @@ def _run_listed(call: ShellCall, command: list[str], mark: str) -> None:
     """A command with words from a list: instead of `mark`, or behind its own."""
     words, source = (call.fed or "").split() or [UNKNOWN], call.feed.source if call.feed else ""
     name = names.program_name(to_plain(command[0]))
+    if name not in names.SILENT:
+        call.judge.take(*call.judge.listing)
     if "home" in source and name not in names.SILENT:
         call.find("read.home")
     if source == "endless" and any(
@@ -379,6 +381,7 @@ def _run_found(call: ShellCall, inner: list[str], starts: list[str], junk: bool)
         if any(not word.startswith("-") for word in named):
             call.judge.run([inner[0], *named])
         return
+    call.judge.take(*starts or ["."])
     if call.judge.holds_home(*starts or ["."]):
         call.find("read.home")
     reading = name in names.READERS

@@ -17,6 +17,7 @@ RULES: dict[str, DangerRule] = {
     "denied": DangerRule("fits a pattern of approvals.deny", never=True),
     "locked": DangerRule("fits a pattern of approvals.ask"),
     "ignored": DangerRule("names a file that .agentignore keeps from agents"),
+    "ignored.inside": DangerRule("reads a whole folder with a file that .agentignore keeps from agents"),
     "delete.root": DangerRule("deletes a system folder, a home or the whole disk", never=True),
     "delete.outside": DangerRule("deletes outside the workspace"),
     "delete.everything": DangerRule("deletes everything in the workspace, or its version history"),
@@ -97,6 +98,8 @@ class DangerVerdict(Struct, frozen=True, kw_only=True):
     written: tuple[str, ...] = ()
     sudo: tuple[str, ...] = ()
     """What each sudo in it is told before its command."""
+    taken: tuple[str, ...] = ()
+    """Folders that it would read whole, if `.agentignore` keeps files."""
 
     @property
     def needs_approval(self) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from hermes.agent.danger.scope import CommandScope, is_within
 from hermes.agent.tools.approval_text import action_digest, visible, visible_line
 from hermes.agent.tools.files import resolve_path
 from hermes.agent.tools.registry import (
@@ -18,7 +21,7 @@ from hermes.agent.tools.registry import (
     tool,
 )
 from hermes.domain.errors import UserError
-from hermes.domain.ports.world import Backend, Boundary, Command, CommandResult, ProcessView
+from hermes.domain.ports.world import Backend, Boundary, Command, CommandResult, FileSearch, ProcessView
 from hermes.domain.services import ToolServices
 from hermes.domain.tool import ApprovalPrompt, Effect, ToolResult
 from hermes.domain.word import replace
@@ -26,10 +29,10 @@ from hermes.domain.word import replace
 if TYPE_CHECKING:
     # The judge is loaded with the first command: most starts and conversations have none.
     from hermes.agent.danger.rules import DangerVerdict
-    from hermes.agent.danger.scope import CommandScope
 
 _LONGEST_WAIT = 600
 _PREVIEW = 20_000
+_MOST_LOOKED_AT = 20_000
 _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")
 _NOTHING_HOLDS = "No sandbox holds commands here, so each is asked for."
 _READS_PASSWORD = re.compile(r"(^|\s)(-[A-Za-z]*[SA]|--stdin|--askpass)")
@@ -48,6 +51,7 @@ async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> A
     command = arguments["command"]
     folder = resolve_path(case.scope, arguments.get("workdir", ""))
     verdict, scope = await _judge(case.services, case.session, command, replace(case.scope, cwd=folder))
+    verdict = await _with_ignored(case, verdict)
     if verdict.never or not (verdict.needs_approval or case.scope.ask_all):
         return None
     why = f"It {verdict.reasons}." if verdict.needs_approval else _NOTHING_HOLDS
@@ -58,6 +62,39 @@ async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> A
         locked=verdict.locked,
         to_model=not case.scope.ask_all,
     )
+
+
+async def _with_ignored(case: ApprovalCase, verdict: DangerVerdict) -> DangerVerdict:
+    """Together with the files that `.agentignore` keeps and that lie in folders which are read whole."""
+    from hermes.agent.danger.rules import DangerFinding
+
+    places = [await _first_ignored(case, folder) for folder in verdict.taken]
+    inside = tuple(DangerFinding(rule="ignored.inside", what=place) for place in places if place)
+    return replace(verdict, findings=(*verdict.findings, *inside)) if inside else verdict
+
+
+async def _first_ignored(case: ApprovalCase, folder: str) -> str:
+    """A file below a folder that is kept from agents; the folder itself if it holds too much to be sure."""
+    scope = case.scope
+    under = scope.workspace if is_within(scope.workspace, folder) else folder
+    if not is_within(under, scope.workspace):
+        return ""
+    search = FileSearch(pattern="*", under=under, session=case.session, names=True, limit=_MOST_LOOKED_AT)
+    try:
+        found = await case.services.get(Backend).files.search(
+            replace(search, closed=scope.homes.closed, unhidden=True)
+        )
+    except UserError:
+        return ""  # there is no such folder
+    paths = (match.path for match in found.matches)
+    first = await asyncio.to_thread(next, filter(partial(_is_kept, scope), paths), "")
+    return first or (folder if found.more else "")
+
+
+def _is_kept(scope: CommandScope, path: str) -> bool:
+    from hermes.agent.danger.ignored import is_ignored
+
+    return is_ignored(path, scope.workspace, scope.ignored)
 
 
 async def _judge(

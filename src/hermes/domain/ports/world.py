@@ -96,7 +96,8 @@ class FileView(Struct, frozen=True, kw_only=True):
 
 class FileSearch(Struct, frozen=True, kw_only=True):
     """`pattern` is a regular expression for contents, and a glob for names (`names`). Folders that are
-    `closed` are not looked into on the way."""
+    `closed` are not looked into on the way. What `.gitignore` files name is left out, unless
+    it is `unhidden`."""
 
     pattern: str
     under: str = "."
@@ -105,6 +106,7 @@ class FileSearch(Struct, frozen=True, kw_only=True):
     glob: str = ""
     limit: int = 50
     closed: tuple[str, ...] = ()
+    unhidden: bool = False
 
 
 class FolderRules(Struct, frozen=True, kw_only=True):

@@ -174,7 +174,7 @@ class FarFiles(PathsOfSessions):
             files = {root: entries[0]}
         else:
             files = {os.path.join(root, entry.name): entry for entry in entries if entry.name != "."}
-        ignored = await self._rules(root, files)
+        ignored = {} if search.unhidden else await self._rules(root, files)
         wanted = await asyncio.to_thread(list, _walk(files, ignored, search, gathering))
         if search.names:
             for path in wanted:

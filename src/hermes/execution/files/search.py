@@ -163,7 +163,7 @@ def _walk(
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
-    if any(entry.name == IGNORE_FILE for entry in entries):
+    if not search.unhidden and any(entry.name == IGNORE_FILE for entry in entries):
         ignored = (*ignored, read_ignored(folder))
     for entry in entries:
         if time.monotonic() > deadline:
