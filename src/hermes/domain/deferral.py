@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from msgspec import Struct
 
@@ -21,6 +22,7 @@ from hermes.domain.word import replace
 
 TOOL_SEARCH, TOOL_CALL = "tool_search", "tool_call"
 BRIDGE = frozenset((TOOL_SEARCH, TOOL_CALL))
+BRIDGE_TOOLSET = "tools"
 _CORE = "terminal process read_file write_file patch search_files clarify todo memory skill_view"
 CORE = frozenset(_CORE.split())
 """Tools that are never deferred."""
@@ -32,6 +34,7 @@ _HITS, _MOST_HITS = 5, 20
 _WORD = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _K1, _B, _NAME_WEIGHT = 1.2, 0.5, 3
+_BY_BRIDGE = "; call them with tool_call"
 NO_CALL = "tool_call needs the name of a tool and its arguments as an object."
 
 
@@ -125,14 +128,14 @@ def search_tool(hidden: Mapping[str, Tool], stubs: str = "") -> Tool:
         ]
         return ToolResult(text=json.dumps(told, ensure_ascii=False))
 
-    description = "Find more tools and their parameters; call them with tool_call."
+    description = f"Find more tools and their parameters{_BY_BRIDGE}."
     properties = {"query": {"type": "string"}, "limit": {"type": "integer"}}
     return Tool(
         name=TOOL_SEARCH,
         description=f"{description} There are: {stubs}" if stubs else description,
         parameters={"type": "object", "properties": properties, "required": ["query"]},
         run=run,
-        toolset="tools",
+        toolset=BRIDGE_TOOLSET,
         effect=Effect.READ,
         parallel=True,
     )
@@ -151,9 +154,24 @@ def _call_tool() -> Tool:
         description="Call a tool that tool_search found.",
         parameters={"type": "object", "properties": properties, "required": ["name", "arguments"]},
         run=run,
-        toolset="tools",
+        toolset=BRIDGE_TOOLSET,
         effect=Effect.READ,
     )
+
+
+def direct_search(description: str) -> str:
+    """What the search is called where a service makes callable what was found."""
+    return description.replace(_BY_BRIDGE, "; call them by their names", 1)
+
+
+def read_hits(result: str) -> list[dict[str, Any]] | None:
+    """The tools that a search found, from its result; None if it is none, or was cut or cleared since."""
+    try:
+        hits = json.loads(result) if result.startswith("[{") else None
+    except ValueError:
+        return None
+    named = isinstance(hits, list) and all(isinstance(hit, dict) and hit.get("name") for hit in hits)
+    return hits if named else None
 
 
 def as_made(call: ToolCall) -> ToolCall:

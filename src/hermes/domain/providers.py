@@ -71,6 +71,9 @@ class ProviderSpec(Struct, frozen=True, kw_only=True):
     """The field that limits how much is written, in chat completions; empty if it takes no limit at all."""
     reasoning: ReasoningField = ReasoningField.NONE
     caching: CacheStyle = CacheStyle.AUTOMATIC
+    defers: str = ""
+    """A pattern of the models that take deferred tools in the way of their own format; all others, and all of
+    a provider without one, are told of the bridge."""
     facts: str = ""
     included: bool = False
     """Whether what it takes is paid by a subscription."""
@@ -106,7 +109,9 @@ _LISTED = (
         facts="openrouter",
     ),
     # platform.openai.com/docs/api-reference/chat (max_completion_tokens; max_tokens is refused by o models),
-    # …/docs/guides/migrate-to-responses, …/docs/guides/prompt-caching (prompt_cache_key)
+    # …/docs/guides/migrate-to-responses, …/docs/guides/prompt-caching (prompt_cache_key);
+    # developers.openai.com/api/docs/guides/tools-tool-search (gpt-5.4 and later), but for its nano model:
+    # github.com/Oaklight/llm-rosetta/issues/394
     ProviderSpec(
         id="openai",
         title="OpenAI",
@@ -118,9 +123,12 @@ _LISTED = (
         token_limit="max_completion_tokens",
         reasoning=ReasoningField.EFFORT,
         caching=CacheStyle.KEY,
+        defers=r"gpt-(5\.([4-9]|\d\d)|[6-9])(?!.*nano)",
         facts="openai",
     ),
-    # docs.claude.com/en/api/overview, …/en/api/models-list
+    # docs.claude.com/en/api/overview, …/en/api/models-list;
+    # platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool (which models: Fable, Mythos,
+    # Sonnet 4.0+, Opus 4.0+, Haiku 4.5+)
     ProviderSpec(
         id="anthropic",
         title="Anthropic",
@@ -133,6 +141,7 @@ _LISTED = (
         model="claude-sonnet-4-6",
         aux_model="claude-haiku-4-5",
         caching=CacheStyle.MARKS,
+        defers=r"claude-((sonnet|opus)-([4-9]|\d\d\b)|haiku-(4-[5-9]|[5-9])|fable|mythos)",
         facts="anthropic",
     ),
     # portal.nousresearch.com/api-docs

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from hermes.domain.address import Source
-from hermes.domain.deferral import BRIDGE, LOAD_BY_BUDGET, LoadRule
+from hermes.domain.deferral import BRIDGE, LOAD_BY_BUDGET, TOOL_CALL, LoadRule
 from hermes.domain.errors import UserError
 from hermes.domain.session import Session
 from hermes.domain.text import one_line
@@ -126,13 +126,19 @@ class Toolbox:
         answer = self._answers.get(key)
         if answer is None:
             usable, brought = self._within(limits), self._brought(turn)
-            listed = {tool.name: tool for tool in read_tool_list(session.tool_list)}
+            listed = {tool.name: tool for tool in read_tool_list(session.tool_list)[0]}
             frozen = [tool for tool in listed.values() if all(limit.allows(tool) for limit in brought)]
             if usable.keys() - listed.keys():
                 # Limits of tools say nothing about the way to them.
                 frozen = [tool for tool in listed.values() if tool in frozen or tool.name in BRIDGE]
             answer = self._keep(key, {tool.name: _offered(tool, usable.get(tool.name)) for tool in frozen})
         return answer
+
+    def deferred(self, session: Session) -> Sequence[Tool]:
+        """What a session was not told of when it began, for services that are given it beforehand and show it
+        to the model when it is found. It stays the same, like what it was told of; no limits are asked,
+        because a call of it is asked for them."""
+        return read_tool_list(session.tool_list)[1] if session.tool_list else ()
 
     def usable(self, session: Session, turn: Turn) -> Mapping[str, Tool]:
         """What a call of a turn may run at this moment."""
@@ -142,7 +148,10 @@ class Toolbox:
         """The tools as a session keeps them that begins now."""
         limits = tuple(self._limits(session, source))
         if limits not in self._lists:
-            self._lists = {limits: write_tool_list(self._loaded(limits))}
+            loaded = self._loaded(limits)
+            names = {tool.name for tool in loaded}
+            deferred = [tool for name, tool in self._within(limits).items() if name not in names]
+            self._lists = {limits: write_tool_list([*loaded, *deferred])}
         return self._lists[limits]
 
     def _loaded(self, limits: tuple[ToolsetLimit, ...]) -> Sequence[Tool]:
@@ -212,12 +221,14 @@ def write_tool_list(tools: Iterable[Tool]) -> str:
 
 
 @lru_cache(maxsize=64)
-def read_tool_list(text: str) -> tuple[Tool, ...]:
-    """Tools that are there to be described; none of them runs."""
-    return tuple(
+def read_tool_list(text: str) -> tuple[tuple[Tool, ...], tuple[Tool, ...]]:
+    """Tools that are there to be described; none of them runs. Those behind the bridge are deferred."""
+    tools = tuple(
         Tool(name=name, description=description, parameters=parameters, toolset=toolset, run=_withdrawn(name))
         for name, description, parameters, toolset in json.loads(text)
     )
+    told = next((place for place, tool in enumerate(tools, 1) if tool.name == TOOL_CALL), len(tools))
+    return tools[:told], tools[told:]
 
 
 def _withdrawn(name: str) -> Callable[[ToolContext, Mapping[str, object]], Awaitable[ToolResult]]:

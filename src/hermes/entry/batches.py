@@ -61,7 +61,7 @@ def _offered(tx: Tx, session: Session, turn: TurnId) -> list[Tool]:
     """The tools that the item could use."""
     known = tx.turns.get(turn)
     limits = NO_GUIDANCE if known is None else known.input.guidance
-    tools = read_tool_list(session.tool_list or "[]")
+    tools = read_tool_list(session.tool_list or "[]")[0]
     return [
         tool
         for tool in tools

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hermes.agent.context import digest as text
 from hermes.agent.context.cuts import Tail, clearing_gain, cuttable, find_cut, without_marks
-from hermes.agent.context.tokens import prompt_tokens, record_tokens, tokens_of, with_new
+from hermes.agent.context.tokens import fixed_tokens, prompt_tokens, record_tokens, tokens_of, with_new
 from hermes.domain.border import Border, describe
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
 from hermes.domain.event import Cleared, Entry, Restored, Summarised
@@ -23,6 +23,7 @@ from hermes.domain.ports.agent import CompressionResult
 from hermes.domain.session import Session
 from hermes.domain.settings.compression import CompressionSettings
 from hermes.domain.text import one_line
+from hermes.domain.toolbox import read_tool_list
 from hermes.domain.transcript import visible
 from hermes.domain.usage import Usage
 
@@ -285,8 +286,8 @@ class Compressor:
 
 
 def _fixed(session: Session) -> int:
-    parts = (session.system_prompt, session.place_prompt, session.tool_list)
-    return sum(len(part) for part in parts if part) // _CHARS
+    tools = read_tool_list(session.tool_list)[0] if session.tool_list else ()
+    return fixed_tokens(f"{session.system_prompt or ''}{session.place_prompt or ''}", tools)
 
 
 def _last(entries: Sequence[Entry]) -> Entry | None:

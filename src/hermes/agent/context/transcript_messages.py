@@ -81,6 +81,8 @@ class ModelMessage(Struct, frozen=True, kw_only=True):
     call: CallId | None = None
     images: tuple[Attachment, ...] = ()
     kept: str = ""
+    tool: str = ""
+    """Whose result a tool's message is."""
 
 
 class _Reply(Struct, kw_only=True):
@@ -116,6 +118,7 @@ class _Reply(Struct, kw_only=True):
                 call=names.get(call.id, call.id),
                 text=self.results.get(call.id, _NO_RESULT),
                 images=self.shown.get(call.id, ()),
+                tool=call.name,
             )
             for call in self.calls
         )

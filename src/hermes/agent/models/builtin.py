@@ -42,6 +42,7 @@ def make_openai_compatible(settings: ModelSettings) -> HttpProvider:
         token_limit=options.token_limit,
         reasoning=options.reasoning,
         caching=options.caching,
+        defers=options.defers,
     )
     wire = load_format(settings.api_mode or CHAT_COMPLETIONS)
     return HttpProvider(endpoint, wire, ModelClient(options))

@@ -285,6 +285,7 @@ def with_quirks(options: EndpointOptions, spec: ProviderSpec) -> EndpointOptions
         token_limit=spec.token_limit,
         reasoning=spec.reasoning,
         caching=spec.caching,
+        defers=spec.defers,
     )
 
 

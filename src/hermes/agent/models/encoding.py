@@ -13,6 +13,7 @@ from hermes.agent.call_repair import read_arguments
 from hermes.agent.context import transcript_messages as transcript
 from hermes.agent.context.encoded import Images
 from hermes.agent.models.endpoint import ModelEndpoint
+from hermes.domain.deferral import BRIDGE_TOOLSET, TOOL_SEARCH
 from hermes.domain.errors import FaultKind, ModelFault
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.text import storable
@@ -52,6 +53,15 @@ class EncodedTools:
                 self._encoded.clear()
             known = self._encoded[id(tool)] = (tool, dump(self._encode(tool)))
         return known[1]
+
+
+def is_direct(request: ModelRequest, endpoint: ModelEndpoint) -> bool:
+    """Whether the service is told of deferred tools in its own way, so that the model calls what it found by
+    its name. All others have the bridge."""
+    if not endpoint.defers or "deferral" in endpoint.without:
+        return False
+    searches = any(tool.name == TOOL_SEARCH and tool.toolset == BRIDGE_TOOLSET for tool in request.tools)
+    return searches and re.match(endpoint.defers, request.model.lower()) is not None
 
 
 def parameters(tool: Tool) -> object:

@@ -54,6 +54,8 @@ class ModelEndpoint(Struct, frozen=True, kw_only=True):
     token_limit: str = "max_tokens"
     reasoning: ReasoningField = ReasoningField.NONE
     caching: CacheStyle = CacheStyle.AUTOMATIC
+    defers: str = ""
+    """`ProviderSpec.defers`."""
     facts: Callable[[str], ModelFacts] = published_facts
     without: frozenset[str] = frozenset()
     """Features that the service refused, by the names of `faults.QUIRKS`: requests do without them."""

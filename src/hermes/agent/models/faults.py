@@ -224,6 +224,22 @@ QUIRKS: tuple[Quirk, ...] = (
         source="github.com/pydantic/pydantic-ai/issues/3326",
     ),
     Quirk(
+        feature="deferral",
+        words=_sentence("tool reference .{0,80}no corresponding tool definition"),
+        of_session=True,
+        source="platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool: missing definition",
+    ),
+    Quirk(
+        feature="deferral",
+        words=_sentence(
+            "tool_search'? is not supported",
+            r"defer_loading\b.{0,60}(extra inputs|not (permitted|supported|allowed)|unknown|unexpected)",
+            "(unknown|unrecognized|unexpected|unsupported|invalid).{0,40}(defer_loading|tool_reference|tool_search)",
+            "'?tool_(reference|search)'?.{0,60}(does not match|not support|not permitted|not allowed)",
+        ),
+        source="github.com/Oaklight/llm-rosetta/issues/394; how schemas refuse a field or a tag",
+    ),
+    Quirk(
         feature="cache_marks",
         words=_sentence(
             "cache_control.{0,60}(extra inputs|not (permitted|supported|allowed))",

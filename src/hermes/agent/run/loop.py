@@ -253,7 +253,7 @@ class AgentLoop:
             options = replace(options, must_call=())
         wanted = options.must_call or (bench.tools.keys() - bench.hidden if bench.hidden else bench.tools)
         tools = () if closing else tuple(tool for name, tool in bench.tools.items() if name in wanted)
-        deferred = () if closing else tuple(bench.tools[name] for name in sorted(bench.hidden))
+        deferred = () if closing else self._toolbox.deferred(run.session)
         request = replace(self._request(run, tools, options), deferred=deferred)
         named = shown(run.transcript, run.memory).notes
         notes = await run.person_notes(named) if named else {}

@@ -101,8 +101,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     entries: Sequence[Entry]
     tools: Sequence[Tool]
     deferred: Sequence[Tool] = ()
-    """Tools that the model may find. A service that can add tools to a conversation is told of them in its
-    own way; for all others the bridge is among `tools`."""
+    """Tools that the model may find, as they were when the session began. A service that can add tools to a
+    conversation is told of them in its own way; for all others the bridge is among `tools`."""
     spoken: str = ""
     """Words of this very reply that were already heard before the stream broke: go on from here."""
     note: str = ""

@@ -21,6 +21,7 @@ class EndpointOptions(Struct, frozen=True, kw_only=True):
     token_limit: str = "max_tokens"
     reasoning: ReasoningField = ReasoningField.NONE
     caching: CacheStyle = CacheStyle.AUTOMATIC
+    defers: str = ""
     request_timeout: float | None = None
     stale_timeout: float | None = None
     ssl_verify: bool = True

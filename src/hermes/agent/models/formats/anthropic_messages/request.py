@@ -7,6 +7,8 @@ cache are put in last, into bytes that are otherwise the same as before."""
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
+from functools import partial
 
 from hermes.agent.call_repair import read_arguments
 from hermes.agent.context.encoded import Images, encode_prompt
@@ -17,6 +19,7 @@ from hermes.agent.models.encoding import (
     cache_mark,
     dump,
     in_order,
+    is_direct,
     output_limit,
     parameters,
     read_marks,
@@ -30,6 +33,7 @@ from hermes.agent.models.endpoint import ModelEndpoint
 from hermes.agent.models.formats.anthropic_messages.reply import NAME
 from hermes.agent.models.formats.anthropic_messages.thinking import encode_effort
 from hermes.domain.call_options import NO_OPTIONS
+from hermes.domain.deferral import TOOL_SEARCH, direct_search, read_hits
 from hermes.domain.errors import FaultKind, ModelFault
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.tool import Tool
@@ -47,16 +51,20 @@ def encode_request(request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
         head |= _encode_options(request, endpoint, known)
     mark = cache_mark(request) if "cache_marks" not in endpoint.without else b""
     parts = [dump({**head, **endpoint.extra_body})[:-1]]
+    deferred = _deferred(request) if request.deferred and is_direct(request, endpoint) else {}
     if request.tools:
-        tools = _tools(request.tools)
-        parts += [b',"tools":[', b",".join([*tools[:-1], _marked(tools[-1], mark)]), b"]"]
+        # A deferred tool takes no breakpoint.
+        tools = (_direct_tools if deferred else _tools)(request.tools)
+        told = [*tools[:-1], _marked(tools[-1], mark), *_deferred_tools(list(deferred.values()))]
+        parts += [b',"tools":[', b",".join(told), b"]"]
     if request.system:
         system = dump({"type": "text", "text": request.system})
         parts += [b',"system":[', _marked(system, mark), b"]"]
     prompt = encode_prompt(
         request,
-        encode_blocks,
+        partial(encode_blocks, deferred=deferred.keys()) if deferred else encode_blocks,
         format=NAME,
+        variant="direct" if deferred else "",
         between=_between,
         results_show=True,
         kept="kept" not in endpoint.without,
@@ -118,10 +126,36 @@ def encode_tool(tool: Tool) -> dict[str, object]:
     return {**words, "strict": True} if tool.strict else words
 
 
+# --- deferred tools ------------------------------------------------------------------------------
+# platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool: custom tool search implementation
+
+
+def _deferred(request: ModelRequest) -> Mapping[str, Tool]:
+    """What is defined and kept from the model until a search finds it."""
+    told = {tool.name for tool in request.tools}
+    return {tool.name: tool for tool in request.deferred if tool.name not in told}
+
+
+def _encode_direct(tool: Tool) -> dict[str, object]:
+    words = encode_tool(tool)
+    return {**words, "description": direct_search(tool.description)} if tool.name == TOOL_SEARCH else words
+
+
+def _references(result: str, deferred: Collection[str]) -> list[dict[str, object]]:
+    """What a search found. A result with a tool that was not defined from the start stays text: a reference
+    to it would be refused, and the bridge leads to it."""
+    names = [hit["name"] for hit in read_hits(result) or ()]
+    if not all(name in deferred for name in names):
+        return []
+    return [{"type": "tool_reference", "tool_name": name} for name in names]
+
+
 _tools = EncodedTools(encode_tool)
+_direct_tools = EncodedTools(_encode_direct)
+_deferred_tools = EncodedTools(lambda tool: {**encode_tool(tool), "defer_loading": True})
 
 
-def encode_blocks(message: ModelMessage, images: Images) -> bytes:
+def encode_blocks(message: ModelMessage, images: Images, deferred: Collection[str] = ()) -> bytes:
     """The blocks of a message, without the message around them."""
     if message.role is Role.ASSISTANT:
         blocks = _reply_blocks(message)
@@ -129,7 +163,8 @@ def encode_blocks(message: ModelMessage, images: Images) -> bytes:
         text, shown = words_and_pictures(message, images) if message.images else (message.text, [])
         blocks = [*([_text(text)] if text else ()), *map(_picture, shown)]
         if message.role is Role.TOOL:
-            content: object = blocks if shown else text
+            found = _references(text, deferred) if deferred and message.tool == TOOL_SEARCH else []
+            content: object = found or (blocks if shown else text)
             blocks = [
                 {"type": "tool_result", "tool_use_id": wire_name(message.call or ""), "content": content}
             ]

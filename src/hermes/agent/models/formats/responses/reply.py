@@ -13,11 +13,13 @@ import msgspec
 
 from hermes.agent.models.assembly import ReplyAssembly, broken
 from hermes.agent.models.faults import FILTERED, OTHER_WORDS
+from hermes.domain.deferral import TOOL_SEARCH
 from hermes.domain.errors import FaultKind, ModelFault
 from hermes.domain.event import Ending, Kept
 from hermes.domain.usage import Usage
 
 NAME = "codex_responses"
+_TO_KEEP = ("type", "phase", "namespace")
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 
 # --- structs -------------------------------------------------------------------------------------
@@ -63,6 +65,7 @@ class _Item(msgspec.Struct):
     summary: list[_Part] | None = None
     encrypted_content: str | None = None
     phase: str | None = None
+    namespace: str | None = None
 
 
 class _Incomplete(msgspec.Struct):
@@ -192,8 +195,11 @@ class ResponseReader:
                 self._length = 0
             case "function_call":
                 self._call(item if place not in self._heard else _Item(name=item.name), place)
-                self._marks.append({"call": self._calls})
-                self._calls += 1
+                self._mark_call(item)
+            case "tool_search_call" if item.call_id:
+                # One that is ours to make; its arguments come whole.
+                self._call(msgspec.structs.replace(item, name=TOOL_SEARCH), place)
+                self._mark_call(item)
             case "reasoning":
                 if place not in self._heard:
                     parts = item.summary or item.content or ()
@@ -201,6 +207,12 @@ class ResponseReader:
                 if item.encrypted_content:
                     self._reply.grow(len(raw))
                     self._marks.append(json.loads(bytes(raw)))
+
+    def _mark_call(self, item: _Item) -> None:
+        """A function that was found has a namespace, which the service wants back."""
+        mark: dict[str, Any] = {"call": self._calls}
+        self._marks.append(mark | ({"namespace": item.namespace} if item.namespace else {}))
+        self._calls += 1
 
     def _say(self, text: str, place: int) -> None:
         self._heard.add(place)
@@ -241,6 +253,6 @@ class ResponseReader:
             reply.fault = ModelFault(FILTERED, kind=FaultKind.FILTERED, hint=OTHER_WORDS)
         else:
             reply.ending = Ending.LENGTH if response.status == "incomplete" else Ending.STOP
-            if any("type" in mark for mark in self._marks) or any("phase" in mark for mark in self._marks):
+            if any(not mark.keys().isdisjoint(_TO_KEEP) for mark in self._marks):
                 text = json.dumps(self._marks, separators=(",", ":"))
                 reply.kept = Kept(format=NAME, model=reply.model, text=text)

@@ -4,13 +4,16 @@ earlier thoughts goes back encrypted with each request."""
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
+from hermes.agent.call_repair import read_arguments
 from hermes.agent.context.encoded import Images, comma, encode_prompt
 from hermes.agent.context.transcript_messages import ModelMessage, Role
 from hermes.agent.models.encoding import (
     EncodedTools,
     dump,
     in_order,
+    is_direct,
     output_limit,
     parameters,
     read_marks,
@@ -22,6 +25,7 @@ from hermes.agent.models.encoding import (
 from hermes.agent.models.endpoint import ModelEndpoint
 from hermes.agent.models.formats.responses.reply import NAME
 from hermes.domain.call_options import NO_OPTIONS, JsonAnswer
+from hermes.domain.deferral import TOOL_CALL, TOOL_SEARCH, direct_search, read_hits
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.providers import CacheStyle
 from hermes.domain.tool import Tool
@@ -50,10 +54,19 @@ def encode_request(request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
     if request.system:
         head["instructions"] = request.system
     parts = [dump({**head, **endpoint.extra_body})[:-1]]
+    direct = is_direct(request, endpoint)
     if request.tools:
-        parts += [b',"tools":[', b",".join(_tools(request.tools)), b"]"]
-    kept = "kept" not in endpoint.without
-    prompt = encode_prompt(request, encode_items, format=NAME, between=comma, results_show=True, kept=kept)
+        tools = _direct_tools(_without_bridge(request.tools)) if direct else _tools(request.tools)
+        parts += [b',"tools":[', b",".join(tools), b"]"]
+    prompt = encode_prompt(
+        request,
+        _encode_direct_items if direct else encode_items,
+        format=NAME,
+        variant="direct" if direct else "",
+        between=comma,
+        results_show=True,
+        kept="kept" not in endpoint.without,
+    )
     return b"".join((*parts, b',"input":[', *prompt.parts, b"]}"))
 
 
@@ -89,13 +102,56 @@ def encode_tool(tool: Tool) -> dict[str, object]:
     return {"type": "function", **words, "strict": tool.strict}
 
 
+# --- deferred tools ------------------------------------------------------------------------------
+# developers.openai.com/api/docs/guides/tools-tool-search: client-executed tool search
+
+
+def _encode_direct(tool: Tool) -> dict[str, object]:
+    """The search is a tool of the service's own kind. What it finds comes with its result and is callable
+    from there on, so no other tool is defined beforehand."""
+    if tool.name != TOOL_SEARCH:
+        return encode_tool(tool)
+    words = {"description": direct_search(tool.description), "parameters": parameters(tool)}
+    return {"type": "tool_search", "execution": "client", **words}
+
+
+def _without_bridge(tools: Sequence[Tool]) -> list[Tool]:
+    return [tool for tool in tools if tool.name != TOOL_CALL]
+
+
+def _search_item(kind: str, call: str | None, **content: object) -> dict[str, object]:
+    return {"type": kind, "call_id": call, "execution": "client", "status": "completed", **content}
+
+
+def _loaded(result: str) -> list[dict[str, object]]:
+    """What a search found, as functions; nothing if it found none, or its result was cleared."""
+    return [
+        {
+            "type": "function",
+            "name": hit["name"],
+            "description": hit.get("description", ""),
+            "parameters": hit.get("parameters") or {"type": "object", "properties": {}},
+            "strict": False,
+            "defer_loading": True,
+        }
+        for hit in read_hits(result) or ()
+    ]
+
+
 _tools = EncodedTools(encode_tool)
+_direct_tools = EncodedTools(_encode_direct)
 
 
-def encode_items(message: ModelMessage, images: Images) -> bytes:
+def _encode_direct_items(message: ModelMessage, images: Images) -> bytes:
+    if message.tool == TOOL_SEARCH:
+        return dump(_search_item("tool_search_output", message.call, tools=_loaded(message.text)))
+    return encode_items(message, images, direct=True)
+
+
+def encode_items(message: ModelMessage, images: Images, direct: bool = False) -> bytes:
     """The items of a message, as the inside of a JSON array."""
     if message.role is Role.ASSISTANT:
-        return dump(_reply_items(message))[1:-1]
+        return dump(_reply_items(message, direct))[1:-1]
     text, shown = words_and_pictures(message, images) if message.images else (message.text, [])
     content: list[dict[str, object]] = [{"type": "input_text", "text": text}] if text else []
     content += [{"type": "input_image", "image_url": url, "detail": "auto"} for url in shown]
@@ -105,13 +161,20 @@ def encode_items(message: ModelMessage, images: Images) -> bytes:
     return dump({"type": "message", "role": message.role.value, "content": content})
 
 
-def _reply_items(message: ModelMessage) -> list[dict[str, object]]:
+def _reply_items(message: ModelMessage, direct: bool) -> list[dict[str, object]]:
     items: list[dict[str, object]] = []
-    for part in in_order(read_marks(message.kept), message.text, len(message.calls)):
+    marks = read_marks(message.kept)
+    spaces = {mark["call"]: mark["namespace"] for mark in marks if direct and "namespace" in mark}
+    for part in in_order(marks, message.text, len(message.calls)):
         if isinstance(part, int):
             call = message.calls[part]
+            if direct and call.name == TOOL_SEARCH:
+                given = read_arguments(wire_arguments(call.arguments))
+                items.append(_search_item("tool_search_call", call.id, arguments=given or {}))
+                continue
             made = {"name": wire_name(call.name), "arguments": wire_arguments(call.arguments)}
-            items.append({"type": "function_call", "call_id": call.id, **made})
+            space = {"namespace": spaces[part]} if part in spaces else {}
+            items.append({"type": "function_call", "call_id": call.id, **made, **space})
         elif "type" in part:
             items.append(part)
         else:
