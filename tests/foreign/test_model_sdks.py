@@ -12,6 +12,14 @@ from typing import Any
 
 import pytest
 
+from hermes.agent.models.endpoint import ModelEndpoint
+from hermes.agent.models.formats import load_format
+from hermes.domain.deferral import TOOL_SEARCH, bridge_tools
+from hermes.domain.event import Kept, ModelSaid, ToolFinished
+from hermes.domain.ids import CallId
+from hermes.domain.tool import ToolCall
+from hermes.domain.word import replace
+from hermes.testing.provider_suite import A_TOOL, ask
 from tests.foreign.environments import ROOT, python_of
 from tests.foreign.test_foreign_clients import CLIENTS, _heard
 
@@ -92,3 +100,53 @@ def test_the_openai_sdk(server: str) -> None:
     assert told["filtered"]["why"] == "content_filter"
     assert told["limited"] == ["RateLimitError", "rate_limit_exceeded"]
     assert told["wrong"] == ["BadRequestError", "context_length_exceeded"]
+
+
+def request_with_deferred_tools(format: str, model: str, namespace: str) -> dict[str, Any]:
+    """A request after a search, and after a call of what was found."""
+    found = replace(A_TOOL, name="weigh_sample")
+    hits = [{"name": found.name, "description": found.description, "parameters": found.parameters}]
+    searched = ToolCall(id=CallId("c0"), name=TOOL_SEARCH, arguments='{"query": "scales"}')
+    called = ToolCall(id=CallId("c1"), name=found.name)
+    kept = Kept(format=format, model=model, text=json.dumps([{"call": 0, "namespace": namespace}]))
+    said = [
+        ModelSaid(text="", calls=(searched,)),
+        ToolFinished(call=searched.id, text=json.dumps(hits)),
+        ModelSaid(text="", calls=(called,), kept=kept if namespace else None),
+        ToolFinished(call=called.id, text="3 g"),
+    ]
+    asked = ask("weigh it")
+    entries = [replace(asked.entries[0], seq=seq, record=record) for seq, record in enumerate(said, 2)]
+    request = replace(
+        asked,
+        model=model,
+        entries=[*asked.entries, *entries],
+        tools=(A_TOOL, *bridge_tools([found])),
+        deferred=(found,),
+    )
+    endpoint = ModelEndpoint(base_url="", defers="(claude|gpt)-")
+    told = json.loads(load_format(format).encode(request, endpoint))
+    assert isinstance(told, dict)
+    return told
+
+
+def shapes(vendor: str, request: dict[str, Any], folder: Path) -> list[str]:
+    file = folder / "request.json"
+    file.write_text(json.dumps(request))
+    kinds = json.loads(_heard(python_of(vendor), CLIENTS / "request_shapes.py", vendor, str(file)))
+    assert isinstance(kinds, list)
+    return kinds
+
+
+def test_the_anthropic_sdk_takes_our_deferred_tools(tmp_path: Path) -> None:
+    request = request_with_deferred_tools("anthropic_messages", "claude-sonnet-5", "")
+    assert [tool["name"] for tool in request["tools"] if tool.get("defer_loading")] == ["weigh_sample"]
+    kinds = shapes("anthropic", request, tmp_path)
+    assert kinds == ["tool"] * 4 + ["tool_result", "tool_reference", "tool_result"]
+
+
+def test_the_openai_sdk_takes_our_deferred_tools(tmp_path: Path) -> None:
+    request = request_with_deferred_tools("codex_responses", "gpt-5.4", "weigh_sample")
+    kinds = shapes("openai", request, tmp_path)
+    assert kinds == ["function", "tool_search", "tool_search_call", "tool_search_output", "function_call"]
+    assert [item for item in request["input"] if "namespace" in item]

@@ -34,11 +34,13 @@ def _bearer(headers: Mapping[str, str]) -> str:
 class Dialect:
     """A wire format: `read` turns its requests into chat completions, and `writer` makes what turns chunks
     and completions into its own events and answers. `path` is how its addresses begin, `closing` what ends a
-    stream, `error` the shape of an error with a status, and `key` finds the key in the headers."""
+    stream, `error` the shape of an error with a status, and `key` finds the key in the headers. `fault` says
+    why the service refuses a request as it was sent; a writer is made for such a request."""
 
     path: str = "/v1/chat/completions"
     read: Callable[[Json], Json] = _as_it_is
-    writer: Callable[[], Write] = lambda: _each
+    writer: Callable[[Json], Write] = lambda wire: _each
+    fault: Callable[[Json], str] = lambda wire: ""
     closing: bytes = b"[DONE]"
     error: Callable[[int, Json], Json] | None = None
     key: Callable[[Mapping[str, str]], str] = _bearer
@@ -104,6 +106,8 @@ def _read_blocks(role: str, blocks: Sequence[Json]) -> list[Json]:
                 results.append({**result, "tool_call_id": block["tool_use_id"]})
             case "text":
                 texts.append(block["text"])
+            case "tool_reference":
+                texts.append(f"[{block['tool_name']}]")
             case "image":
                 source = block["source"]
                 data = f"data:{source.get('media_type')};base64,{source.get('data')}"
@@ -117,6 +121,22 @@ def _read_blocks(role: str, blocks: Sequence[Json]) -> list[Json]:
     if texts or pictures or said:
         return [*results, {"role": role, "content": _content(texts, pictures), **said}]
     return results
+
+
+def _message_fault(wire: Json) -> str:
+    """platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool: errors."""
+    tools = wire.get("tools") or []
+    deferred = {tool["name"] for tool in tools if tool.get("defer_loading")}
+    if tools and len(deferred) == len(tools):
+        return "All tools have defer_loading set. At least one tool must be non-deferred."
+    if any(tool.get("defer_loading") and "cache_control" in tool for tool in tools):
+        return "A tool with defer_loading cannot have cache_control."
+    contents = [message["content"] for message in wire["messages"] if isinstance(message["content"], list)]
+    results = [block["content"] for blocks in contents for block in blocks if block["type"] == "tool_result"]
+    for block in (block for result in results if isinstance(result, list) for block in result):
+        if block["type"] == "tool_reference" and block["tool_name"] not in deferred:
+            return f"Tool reference '{block['tool_name']}' has no corresponding tool definition"
+    return ""
 
 
 def _message_usage(usage: Json | None) -> Json:
@@ -252,7 +272,8 @@ def _message_error(status: int, error: Json) -> Json:
 MESSAGES = Dialect(
     path="/v1/messages",
     read=_read_messages,
-    writer=_MessageWriter,
+    writer=lambda wire: _MessageWriter(),
+    fault=_message_fault,
     closing=b"",
     error=_message_error,
     key=lambda headers: headers.get("x-api-key") or _bearer(headers),
@@ -279,6 +300,29 @@ def _read_responses(body: Json) -> Json:
     return _request(body, messages, tools)
 
 
+_SEARCH = "tool_search"
+
+
+def _searches(wire: Json) -> bool:
+    """Whether the client searches for tools (developers.openai.com/api/docs/guides/tools-tool-search)."""
+    return any(tool["type"] == _SEARCH and tool["execution"] == "client" for tool in wire.get("tools") or ())
+
+
+def _response_fault(wire: Json) -> str:
+    items = wire.get("input") or []
+    if not _searches(wire) or isinstance(items, str):
+        return ""
+    made = {item["call_id"] for item in items if item.get("type") == "tool_search_call"}
+    answered = {item["call_id"] for item in items if item.get("type") == "tool_search_output"}
+    return "" if made == answered else "No tool output found for tool search call"
+
+
+def _search_call(item: Json) -> Json:
+    """The call of a search, as the service has it."""
+    call = {"execution": "client", "status": "completed", "arguments": _call_input(item["arguments"])}
+    return {"type": "tool_search_call", "id": item["id"], "call_id": item["call_id"], **call}
+
+
 def _read_item(item: Json) -> Json:
     match item.get("type", "message"):
         case "reasoning":
@@ -288,6 +332,13 @@ def _read_item(item: Json) -> Json:
             call = {"name": item["name"], "arguments": item["arguments"]}
             calls = [{"id": item["call_id"], "type": "function", "function": call}]
             return {"role": "assistant", "content": "", "tool_calls": calls}
+        case "tool_search_call":
+            call = {"name": _SEARCH, "arguments": json.dumps(item["arguments"])}
+            calls = [{"id": item["call_id"], "type": "function", "function": call}]
+            return {"role": "assistant", "content": "", "tool_calls": calls}
+        case "tool_search_output":
+            found = "".join(f"[{tool['name']}]" for tool in item["tools"])
+            return {"role": "tool", "tool_call_id": item["call_id"], "content": found}
         case "function_call_output":
             content = _read_parts(item["output"])
             return {"role": "tool", "tool_call_id": item["call_id"], "content": content}
@@ -337,7 +388,7 @@ def _response(data: Json, output: list[Json], status: str, usage: Json | None, w
 _WHY = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-def _whole_response(data: Json) -> Json:
+def _whole_response(data: Json, searches: bool = False) -> Json:
     choice = (data["choices"] or [{}])[0]
     said = choice.get("message", {})
     output: list[Json] = []
@@ -350,7 +401,8 @@ def _whole_response(data: Json) -> Json:
         output.append(_spoken("msg_0", said["content"]))
     for place, call in enumerate(_calls(said)):
         made = {"name": call["function"]["name"], "arguments": _arguments(call)}
-        output.append({"type": "function_call", "id": f"fc_{place}", "call_id": call.get("id"), **made})
+        item = {"type": "function_call", "id": f"fc_{place}", "call_id": call.get("id"), **made}
+        output.append(_search_call(item) if searches and made["name"] == _SEARCH else item)
     why = _WHY.get(choice.get("finish_reason"))
     status = "incomplete" if why else "completed" if choice else "in_progress"
     return _response(data, output, status, data.get("usage"), why)
@@ -369,6 +421,7 @@ def _spoken(id: str, text: Any, status: str = "completed") -> Json:
 class _ResponseWriter:
     """One stream of events; an item is open until another begins."""
 
+    searches: bool = False
     number: int = -1
     place: int = -1
     item: Json = field(default_factory=dict)
@@ -386,7 +439,7 @@ class _ResponseWriter:
                 self._end(self.last, None)
             return self.out
         if chunk.get("object") == "chat.completion":
-            return [_whole_response(chunk)]
+            return [_whole_response(chunk, self.searches)]
         if not self.last:
             for kind in ("created", "in_progress"):
                 self._tell(kind, response=_response(chunk, [], "in_progress", None, None))
@@ -427,7 +480,10 @@ class _ResponseWriter:
             made = {"call_id": call.get("id"), "name": name, "arguments": given, "status": "in_progress"}
             self._open({"type": "function_call", "id": f"fc_{self.place + 1}", **made})
         if arguments and isinstance(arguments, str):
-            self._say("function_call_arguments", arguments)
+            if self.item.get("name") == _SEARCH and self.searches:
+                self.said += arguments
+            else:
+                self._say("function_call_arguments", arguments)
 
     def _tell(self, kind: str, **fields: Any) -> None:
         self.number += 1
@@ -444,7 +500,8 @@ class _ResponseWriter:
     def _open(self, item: Json) -> None:
         self._close()
         self.item, self.place, self.said = item, self.place + 1, ""
-        self._tell("output_item.added", item=item)
+        searching = self.searches and item.get("name") == _SEARCH
+        self._tell("output_item.added", item=_search_call(item) if searching else item)
 
     def _close(self) -> None:
         """An item is told whole when it is done, piece by piece."""
@@ -460,6 +517,8 @@ class _ResponseWriter:
                 self._tell("output_text.done", content_index=0, text=said, logprobs=[])
                 self._tell("content_part.done", content_index=0, part=whole["content"][0])
                 item = whole
+            case "function_call" if self.searches and item["name"] == _SEARCH:
+                item = _search_call({**item, "arguments": said or item["arguments"]})
             case "function_call":
                 item = {**item, "arguments": said or item["arguments"], "status": "completed"}
                 told = {"name": item["name"], "arguments": item["arguments"]}
@@ -478,7 +537,13 @@ class _ResponseWriter:
         self._tell(status, response=_response(chunk, self.output, status, usage, why))
 
 
-RESPONSES = Dialect(path="/v1/responses", read=_read_responses, writer=_ResponseWriter, closing=b"")
+RESPONSES = Dialect(
+    path="/v1/responses",
+    read=_read_responses,
+    writer=lambda wire: _ResponseWriter(searches=_searches(wire)),
+    fault=_response_fault,
+    closing=b"",
+)
 
 CHAT = Dialect()
 DIALECTS: Mapping[str, Dialect] = {

@@ -78,7 +78,7 @@ class Response:
 
 def response_to(request: ModelRequest, said: Said, dialect: Dialect = CHAT) -> Response:
     """Turn a reply into status, headers and timed pieces of a body."""
-    write = dialect.writer()
+    write = dialect.writer(request.wire if isinstance(request.wire, dict) else {})
     length: int | None = None
     cut = said.cut
     if isinstance(said, Reply) and request.streams and said.streams:
@@ -386,6 +386,9 @@ class FakeModelServer:
                 return failure(405, f"Not allowed to {request.method} here")
             if not request.messages:
                 return failure(400, "The body must be a JSON object with messages")
+            fault = dialect.fault(request.wire)
+            if fault:
+                return failure(400, fault)
             return self._respond(request)
         if request.method == "GET" and path == "/v1/models":
             return _model_list(self._models)
