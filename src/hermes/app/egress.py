@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -66,6 +66,10 @@ class AppEgress:
 
     def client(self, agent: str = "") -> EgressClient:
         return EgressClient(self.parts, agent)
+
+    async def pin_host(self, host: str, port: int) -> Sequence[str]:
+        """The addresses of a host that a program of ours may connect to itself; `Refused` if it may not."""
+        return await self._reach().pin(host, port)
 
     def lead_out(self, request: BackendRequest) -> BackendRequest:
         """A backend that may reach some hosts gets the way to them, and the placeholders of its agent."""

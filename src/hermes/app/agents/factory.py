@@ -47,6 +47,7 @@ from hermes.app.homes import MEDIA, WORKSPACE, closed_homes
 from hermes.app.jobs import HomeJobs, job_tool
 from hermes.app.messaging import Messaging
 from hermes.app.overrides import AppOverrides
+from hermes.app.skill_hub import SkillHub
 from hermes.control.chores import Chore
 from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
@@ -314,8 +315,13 @@ class AgentFactory:
     def _skills(self, profile: Profile, backend: Backend) -> AgentSkills:
         """Reads files, so it runs in a thread."""
         live = self._around.live
-        skills = AgentSkills(profile, lambda: live.now, self._overrides.clock, self._loaded.secrets.redact)
+        egress, clock = self._around.egress, self._overrides.clock
+        hub = SkillHub(
+            profile.home, lambda: live.now.skills, egress.client(profile.agent), egress.pin_host, clock
+        )
+        skills = AgentSkills(profile, lambda: live.now, clock, self._loaded.secrets.redact, hub.act)
         skills.backend = backend
+        skills.recover()
         skills.scan()
         return skills
 

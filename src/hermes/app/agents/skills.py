@@ -6,6 +6,7 @@ What is there is looked at again after a second, in a thread; who asks meanwhile
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,10 +38,12 @@ from hermes.domain.tool import ToolContext
 from hermes.domain.toolbox import ToolsetLimit
 from hermes.state.home.homes import SKILLS_FOLDER
 from hermes.state.skills.editing import apply_change, check_path, plan_change
+from hermes.state.skills.installing import InstalledSkills
 from hermes.state.skills.manifest import read_manifest
 from hermes.state.skills.places import BUNDLED, OPT_OUT, PROJECT_FOLDERS
-from hermes.state.skills.shelf import SkillFault, SkillShelf, list_files, read_file, read_text
+from hermes.state.skills.shelf import SkillFault, SkillShelf, list_files, read_file, read_text, with_trust
 
+log = logging.getLogger("hermes.skills")
 _GOOD_FOR = 1.0
 _MOST_PROJECTS = 32
 _COPIES = ".hermes-skills"
@@ -72,6 +75,7 @@ class AgentSkills:
         self._redact = redact
         self._act = act
         self._own = SkillShelf(profile.home / SKILLS_FOLDER, SkillTrust.LOCAL)
+        self._installed = InstalledSkills(profile.home)
         self._bundled = SkillShelf(BUNDLED, SkillTrust.BUNDLED)
         self._others: dict[str, SkillShelf] = {}
         self._projects: dict[str, list[SkillShelf]] = {}
@@ -92,6 +96,7 @@ class AgentSkills:
         before = [shelf.skills for shelf in shelves]
         for shelf in shelves:
             shelf.scan()
+        self._mark_installed()
         if not bundled:
             self._bundled.skills = ()
         for project in self._projects.values():
@@ -99,6 +104,25 @@ class AgentSkills:
                 shelf.scan()
         if before != [shelf.skills for shelf in shelves] or self._projects:
             self._offers = {}
+
+    def recover(self) -> None:
+        """Finish what an earlier life began to install."""
+        try:
+            self._installed.recover()
+        except (UserError, OSError) as error:
+            log.warning("skills.not_recovered why=%s", error)
+
+    def _mark_installed(self) -> None:
+        """What was installed is as far to be trusted as where it came from."""
+        try:
+            pins = {str(self._own.folder / pin.folder): pin for pin in self._installed.pins().values()}
+        except UserError as error:
+            log.warning("skills.no_pins why=%s", error)
+            return
+        self._own.skills = tuple(
+            with_trust(skill, pins[skill.folder].trust) if skill.folder in pins else skill
+            for skill in self._own.skills
+        )
 
     async def refresh(self) -> None:
         """See what has changed, at most once a second."""

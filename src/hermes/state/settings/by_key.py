@@ -17,7 +17,8 @@ from hermes.domain.address import account_problem
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.domain.settings.settings import NAME_RULE, GatewaySettings, HostedAgent, Settings, is_name
+from hermes.domain.settings.settings import DOORS, NAME_RULE, GatewaySettings, HostedAgent, Settings, is_name
+from hermes.domain.settings.skills import PlatformSkills
 from hermes.domain.text import one_line
 from hermes.state.home.findings import SettingsFindings, nearest
 from hermes.state.home.textfile import TextFile, decode, read_text, replace_text, sole_writer
@@ -69,6 +70,10 @@ def find_key(key: str, provider: str = "auto", platforms: PlatformNames = BUILT_
     parts = _own_place(key.split("."), platforms)
     if parts[0] == "platforms" and len(parts) > 2:
         return _platform_key(key, parts, platforms)
+    if parts[:2] == ["skills", "platform_disabled"] and len(parts) == 3:
+        if parts[2].partition("@")[0] not in (*platforms.names, *DOORS):
+            raise unknown_key(key, reader.suggestion(key, [*sorted(platforms.names), *DOORS]))
+        return SettingKey(path=tuple(parts), knob=knobs(PlatformSkills)["disabled"])
     tables = sections(Settings, dict)
     section = sections(Settings).get(parts[0])
     inner = tables.get(parts[0]) or (sections(section).get(parts[1]) if section and parts[1:] else None)

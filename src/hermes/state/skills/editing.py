@@ -96,7 +96,7 @@ def apply_change(home: Path, plan: PlannedChange) -> None:
 
 
 def _create(shelf: Path, path: Path, text: str) -> None:
-    staged = shelf / f".staging-{os.urandom(6).hex()}"
+    staged = shelf / f".new-{os.urandom(6).hex()}"
     staged.mkdir(mode=0o700, parents=True)
     try:
         write_whole(staged / SKILL_FILE, text.encode())

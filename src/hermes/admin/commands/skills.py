@@ -1,0 +1,230 @@
+"""`hermes skills`: what agents have learned, and what else they could. It works on the files of a home; a
+gateway that runs sees them within a second."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hermes import plugins
+from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
+from hermes.admin.shell.home import open_home
+from hermes.admin.shell.output import Column
+from hermes.app.agents.skills import AgentSkills
+from hermes.app.egress import AppEgress
+from hermes.app.skill_hub import SkillHub, SkillProposal
+from hermes.domain.clock import SystemClock
+from hermes.domain.errors import UserError
+from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.settings.settings import Profile, Settings
+from hermes.domain.skill import Skill, SkillTrust, check_name, find_skills, pick_skill, slug
+from hermes.domain.text import one_line
+from hermes.entry.desk import apply_settings
+from hermes.state.home.homes import SKILLS_FOLDER, agent_home, prepare_home
+from hermes.state.home.wholefile import write_whole
+from hermes.state.settings.by_key import set_setting
+from hermes.state.settings.loader import load_settings
+from hermes.state.skills.installing import InstalledSkills
+from hermes.state.skills.manifest import write_manifest
+
+T = TypeVar("T")
+_WHOSE = {"--agent ID": "the agent, if not main"}
+_YES = {"-y, --yes": "do not ask"}
+_FORCE = {"--force": "also if it was changed here, which is lost"}
+_BEGIN = "1. Say what to do first.\n2. Say how to check that it worked."
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add = Subcommands(parser).add
+    add(
+        "list",
+        "List the skills of an agent.",
+        _list,
+        _WHOSE | {"--faults": "those that cannot be used"} | JSON,
+    )
+    add("browse", "List skills that can be installed.", _search, _WHOSE | JSON)
+    search = add("search", "Search skills, here and where they can be installed from.", _search)
+    declare(search, {"words": "what it should do"} | _WHOSE | JSON)
+    source = {"source": "a folder, a zip, https://…, https://…#name, or the name of an optional skill"}
+    add(
+        "inspect",
+        "Show what a skill does, runs and reaches, before it is installed.",
+        _inspect,
+        source | _WHOSE,
+    )
+    add("install", "Install a skill, pinned to its digest.", _install, source | _WHOSE | _YES | _FORCE)
+    update = add("update", "Update an installed skill, or all; shows what changes.", _update)
+    declare(update, {"[name]": "the skill; all if none is named"} | _WHOSE | _YES | _FORCE)
+    name = {"name": "the skill"}
+    add("remove", "Remove an installed skill.", _remove, name | _WHOSE | _YES)
+    platform = {"--platform NAME": "only on this platform or account"}
+    add("enable", "Use a skill again.", _enable, name | platform)
+    add("disable", "Do without a skill.", _disable, name | platform)
+    new = add("new", "Begin a skill of your own.", _new, name)
+    declare(new, {"--description TEXT": "what it does and when to use it"} | _WHOSE)
+
+
+# --- the home ---
+
+
+def _settings(command: CliCommand) -> Settings:
+    names = [manifest.name for manifest in plugins.platform_manifests()]
+    return load_settings(command.home, command.environ, platforms=names).settings
+
+
+def _home(command: CliCommand, settings: Settings) -> Path:
+    agent = AgentId(command.asked.agent or MAIN_AGENT)
+    if agent != MAIN_AGENT and agent not in settings.agents:
+        raise UserError(f"There is no agent “{one_line(agent, 60)}”.")
+    return agent_home(command.home, agent, settings)
+
+
+def _hub(command: CliCommand) -> SkillHub:
+    settings = _settings(command)
+    egress = AppEgress(command.home, command.environ, lambda: settings)
+    home = _home(command, settings)
+    InstalledSkills(home).recover()
+    return SkillHub(home, lambda: settings.skills, egress.client(), egress.pin_host, SystemClock())
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+def _skills(command: CliCommand) -> AgentSkills:
+    settings = _settings(command)
+    home = _home(command, settings)
+    profile = Profile(agent=AgentId(command.asked.agent or MAIN_AGENT), home=home, settings=settings)
+    skills = AgentSkills(profile, lambda: settings, SystemClock())
+    skills.recover()
+    skills.scan()
+    return skills
+
+
+# --- looking ---
+
+
+def _print(command: CliCommand, skills: list[Skill], none: str) -> None:
+    columns = [
+        Column("name", "SKILL"),
+        Column("category", "CATEGORY", lambda category: category or "-"),
+        Column("trust", "TRUST"),
+        Column("description", "DESCRIPTION", lambda text: one_line(text, 200)),
+        Column("folder"),
+    ]
+    command.list(skills, columns, none=none)
+
+
+def _list(command: CliCommand) -> None:
+    skills = _skills(command)
+    if command.asked.faults:
+        columns = [Column("folder", "FOLDER"), Column("why", "WHY")]
+        command.list(list(skills.faults), columns, none="Every skill can be used.")
+        return
+    _print(command, list(skills.all()), "There are no skills.")
+    if skills.faults and not command.asked.json:
+        command.console.note(f"{len(skills.faults)} cannot be used; see: hermes skills list --faults")
+
+
+def _search(command: CliCommand) -> None:
+    words = getattr(command.asked, "words", "")
+    offered = _run(_hub(command).search(words))
+    here = find_skills(words, _skills(command).all(), 50) if words else []
+    every = {skill.name: skill for skill in (*offered, *here)}
+    _print(command, list(every.values()), "Nothing fits.")
+
+
+def _inspect(command: CliCommand) -> None:
+    proposal = _run(_hub(command).propose(command.asked.source))
+    _show(command, proposal)
+
+
+def _show(command: CliCommand, proposal: SkillProposal) -> None:
+    for line in proposal.lines:
+        command.console.line(line)
+
+
+# --- changing ---
+
+
+def _install(command: CliCommand) -> None:
+    prepare_home(command.home)
+    hub = _hub(command)
+    _decide(command, hub, _run(hub.propose(command.asked.source)))
+
+
+def _decide(command: CliCommand, hub: SkillHub, proposal: SkillProposal) -> None:
+    """Show all that is known, ask, install."""
+    console, name = command.console, proposal.package.name
+    if proposal.is_current:
+        console.line(f"{name} is up to date.")
+        return
+    _show(command, proposal)
+    if proposal.changed and not command.asked.force:
+        raise UserError(f"{name} was changed here, so it stays.", hint="Add --force to lose those changes.")
+    if not command.asked.yes:
+        console.confirm(f"Install {name}?")
+    pin = _run(hub.install(proposal))
+    console.line(f"Installed {pin.name}, pinned to {pin.digest}.")
+
+
+def _update(command: CliCommand) -> None:
+    hub = _hub(command)
+    names = [command.asked.name] if command.asked.name else sorted(hub.installed.pins())
+    if not names:
+        command.console.line("No skill was installed from anywhere.")
+    for name in names:
+        _decide(command, hub, _run(hub.propose_update(name)))
+
+
+def _remove(command: CliCommand) -> None:
+    hub, name = _hub(command), slug(command.asked.name)
+    if name not in hub.installed.pins():
+        skill = pick_skill(name, _skills(command).all())
+        hint = f"Do without it: hermes skills disable {name}"
+        hint = hint if skill.trust is SkillTrust.BUNDLED else f"It is your own: delete {skill.folder}"
+        raise UserError(f"{name} was not installed.", hint=hint)
+    if not command.asked.yes:
+        command.console.confirm(f"Remove {name}?")
+    _run(hub.remove(name))
+    command.console.line(f"Removed {name}.")
+
+
+def _enable(command: CliCommand) -> None:
+    _toggle(command, disabled=False)
+
+
+def _disable(command: CliCommand) -> None:
+    _toggle(command, disabled=True)
+
+
+def _toggle(command: CliCommand, *, disabled: bool) -> None:
+    name, platform, settings = slug(command.asked.name), command.asked.platform, _settings(command)
+    key, listed = "skills.disabled", settings.skills.disabled
+    if platform:
+        key = f"skills.platform_disabled.{platform}"
+        there = settings.skills.platform_disabled.get(platform)
+        listed = () if there is None else there.disabled
+    kept = [each for each in listed if slug(each) != name]
+    prepare_home(command.home)
+    set_setting(command.home, key, f"[{', '.join([*kept, name] if disabled else kept)}]")
+    command.console.line(f"{name} is {'disabled' if disabled else 'enabled'}.")
+    home = open_home(command)
+    if home.running:
+        home.ask(apply_settings)
+
+
+def _new(command: CliCommand) -> None:
+    name, description = command.asked.name, command.asked.description
+    check_name(name)
+    prepare_home(command.home)
+    folder = _home(command, _settings(command)) / SKILLS_FOLDER / name
+    if folder.exists():
+        raise UserError(f"There is a skill {name} already: {folder}.")
+    text = write_manifest(name, description or f"Say what {name} does and when to use it.", _BEGIN)
+    folder.mkdir(mode=0o700, parents=True)
+    write_whole(folder / "SKILL.md", text.encode())
+    command.console.line(f"Write its steps into {folder / 'SKILL.md'}")

@@ -1,0 +1,111 @@
+"""What can be seen of a skill before it is installed: what it runs, what it reaches, what is odd. A person
+decides; nothing here does, for patterns neither catch everything nor mean what they match."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from hermes.domain.injection import Scan, findings
+from hermes.domain.text import one_line
+from hermes.state.skills.package import SkillPackage
+
+_SCRIPT = re.compile(r"\.(?:py|sh|bash|zsh|js|mjs|ts|rb|pl|ps1|bat|cmd|php|lua|go|rs)$")
+_HOST = re.compile(r"\b(?:https?|ftp|wss?)://([A-Za-z0-9.-]{1,200})")
+_ODD = (
+    ("runs what it downloads", re.compile(r"\b(?:curl|wget)\b[^|]{0,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")),
+    ("acts as root", re.compile(r"\bsudo\b")),
+    ("deletes whole folders", re.compile(r"\brm\s+-\w{0,5}[rR]\w{0,5}f|\bshutil\.rmtree\b")),
+    ("reads keys or credentials", re.compile(r"~/\.ssh|\.aws/|\.netrc|id_(?:rsa|ed25519)|\.env\b")),
+    ("reads the environment", re.compile(r"\bos\.environ\b|\bprocess\.env\b|\bprintenv\b")),
+    ("hides what it runs", re.compile(r"\bbase64\s+(?:-d|--decode)|\beval\s*\(|\bexec\s*\(")),
+    ("opens connections", re.compile(r"\bnc\s+-|/dev/tcp/|\bsocket\.socket\b")),
+    ("installs programs", re.compile(r"\b(?:pip3?|npm|apt(?:-get)?|brew|cargo|gem)\s+install\b")),
+)
+_MOST = 12
+_LONGEST_LINE = 2000
+_MOST_COMPARED = 2000
+
+
+class EvidenceHit(Struct, frozen=True, kw_only=True):
+    file: str
+    line: int
+    what: str
+
+
+class SkillEvidence(Struct, frozen=True, kw_only=True):
+    """`runs` are its programs, `reaches` the hosts that it names, `wants` what its head asks for."""
+
+    runs: tuple[str, ...]
+    reaches: tuple[str, ...]
+    wants: tuple[str, ...]
+    hits: tuple[EvidenceHit, ...]
+
+    @property
+    def lines(self) -> list[str]:
+        hits = [f"{hit.file}:{hit.line} {hit.what}" for hit in self.hits]
+        return [
+            f"runs: {_some(self.runs) or 'nothing by itself'}",
+            f"reaches: {_some(self.reaches) or 'no address is named'}",
+            f"wants: {_some(self.wants) or 'nothing'}; it gets no secrets and no rights by being installed",
+            *(f"look at: {hit}" for hit in hits[:_MOST]),
+            *([f"… and {len(hits) - _MOST} more places"] if len(hits) > _MOST else []),
+        ]
+
+
+def gather(package: SkillPackage) -> SkillEvidence:
+    runs, hosts, hits = list[str](), dict[str, None](), list[EvidenceHit]()
+    for name, data in sorted(package.files.items()):
+        text = data.decode("utf-8", "replace")
+        if b"\0" in data:
+            hits.append(EvidenceHit(file=name, line=1, what="is a binary file"))
+            continue
+        if _SCRIPT.search(name) or text.startswith("#!"):
+            runs.append(name)
+        hosts |= dict.fromkeys(match[1].lower() for match in _HOST.finditer(text))
+        hits += _hits(name, text)
+    return SkillEvidence(
+        runs=tuple(runs), reaches=tuple(hosts), wants=package.manifest.wants, hits=tuple(hits)
+    )
+
+
+def _hits(name: str, text: str) -> Iterator[EvidenceHit]:
+    orders = findings(text, Scan.STRICT)
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line[:_LONGEST_LINE]
+        for what, pattern in _ODD:
+            if pattern.search(line):
+                yield EvidenceHit(file=name, line=number, what=what)
+        if orders:
+            seen = [what for what in findings(line, Scan.STRICT) if what in orders]
+            orders = tuple(what for what in orders if what not in seen)
+            yield from (EvidenceHit(file=name, line=number, what=what) for what in seen)
+    yield from (EvidenceHit(file=name, line=1, what=what) for what in orders)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(one_line(name, 80) for name in names[:_MOST]) + more
+
+
+def differences(before: Mapping[str, bytes], after: Mapping[str, bytes], most: int = 200) -> list[str]:
+    """What another version changes, as lines of a diff, at most so many."""
+    from difflib import unified_diff
+
+    lines: list[str] = []
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if old == new:
+            continue
+        if b"\0" in (old or b"") + (new or b""):
+            lines.append(f"{name}: a binary file changes")
+            continue
+        lines.append(f"{name}{' is new' if old is None else ' is removed' if new is None else ''}:")
+        lines += list(unified_diff(_lines(old), _lines(new), lineterm="", n=1))[2:]
+    return lines[:most] + ([f"… and {len(lines) - most} more lines"] if len(lines) > most else [])
+
+
+def _lines(data: bytes | None) -> list[str]:
+    return (data or b"").decode("utf-8", "replace").splitlines()[:_MOST_COMPARED]

@@ -1,0 +1,180 @@
+"""Skills that came from elsewhere: put into a home whole, pinned to their digest, replaced and removed in one
+step.
+
+An installation is staged in a folder beside the others and synced; then the lock file names it as decided;
+then it takes its place. Whatever was decided and not done when the machine died is done by the next who looks
+(`recover`), so there is the old skill or the new one, never half of one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes.domain.errors import UserError
+from hermes.domain.skill import SKILL_FILE, SkillTrust
+from hermes.domain.word import replace
+from hermes.state.home.homes import SKILLS_FOLDER
+from hermes.state.home.jsonfile import read_mapping
+from hermes.state.home.wholefile import sync_folder, write_whole
+from hermes.state.skills.package import SkillPackage, pack_folder
+
+LOCK_FILE = ".lock.json"
+_STAGING, _TRASH = ".staging-", ".trash-"
+
+
+class PinnedSkill(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An installed skill: where it came from, what it is pinned to, where it is below the folder of skills.
+    `staged` is a folder that is to take its place."""
+
+    name: str
+    source: str
+    digest: str
+    trust: SkillTrust
+    folder: str
+    installed_at: datetime
+    staged: str = ""
+
+
+class InstalledSkills:
+    """Those of one home. Blocking: use it off the loop."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._shelf = home / SKILLS_FOLDER
+
+    def pins(self) -> dict[str, PinnedSkill]:
+        return {name: pin for name, pin in self._read().items() if self._is_there(pin)}
+
+    def files(self, pin: PinnedSkill) -> Mapping[str, bytes]:
+        return pack_folder(self._shelf / pin.folder).files
+
+    def is_changed(self, pin: PinnedSkill) -> bool:
+        """Whether somebody changed it since it was installed."""
+        try:
+            return pack_folder(self._shelf / pin.folder).digest != pin.digest
+        except UserError:
+            return True
+
+    def recover(self) -> None:
+        """Finish what was decided, and clear away what was not."""
+        if self._shelf.is_dir():
+            with self._alone():
+                pins = self._read()
+                for pin in [pin for pin in pins.values() if pin.staged]:
+                    self._take_place(pins, pin)
+                gone = [name for name, pin in pins.items() if not self._is_there(pin)]
+                if gone:
+                    self._write({name: pin for name, pin in pins.items() if name not in gone})
+                for left in (*self._shelf.glob(f"{_STAGING}*"), *self._shelf.glob(f"{_TRASH}*")):
+                    shutil.rmtree(left, ignore_errors=True)
+                for part in self._shelf.glob(f".{LOCK_FILE}.*.part"):
+                    part.unlink(missing_ok=True)
+
+    def install(
+        self, package: SkillPackage, source: str, trust: SkillTrust, category: str, now: datetime
+    ) -> PinnedSkill:
+        """Put a skill in place, instead of the one that was installed under its name before."""
+        self._shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.recover()
+        with self._alone():
+            pins = self._read()
+            before = pins.get(package.name)
+            folder = before.folder if before else str(PurePosixPath(category, package.name))
+            if before is None and os.path.lexists(self._shelf / folder):
+                raise UserError(
+                    f"There is a skill {package.name} of your own already.",
+                    hint=f"Move {self._shelf / folder} away first.",
+                )
+            staged = self._stage(package)
+            pin = PinnedSkill(
+                name=package.name,
+                source=source,
+                digest=package.digest,
+                trust=trust,
+                folder=folder,
+                installed_at=now,
+                staged=staged.name,
+            )
+            pins[pin.name] = pin
+            self._write(pins)
+            return self._take_place(pins, pin)
+
+    def remove(self, name: str) -> None:
+        with self._alone():
+            pins = self._read()
+            pin = pins.pop(name, None)
+            if pin is None:
+                raise UserError(f"The skill {name} was not installed.", hint="hermes skills list shows them.")
+            self._put_away(self._shelf / pin.folder)
+            self._write(pins)
+
+    # --- steps ---
+
+    def _stage(self, package: SkillPackage) -> Path:
+        staged = self._shelf / f"{_STAGING}{os.urandom(6).hex()}"
+        folders = {staged}
+        for name, data in package.files.items():
+            path = staged / name
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folders.add(path.parent)
+            write_whole(path, data, 0o700 if data.startswith(b"#!") else 0o600)
+        for folder in folders:
+            sync_folder(folder)
+        sync_folder(self._shelf)
+        return staged
+
+    def _take_place(self, pins: dict[str, PinnedSkill], pin: PinnedSkill) -> PinnedSkill:
+        """From here on it is the new one, whatever happens: this can be done again from any step."""
+        staged, place = self._shelf / pin.staged, self._shelf / pin.folder
+        if staged.is_dir():
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if place.exists():
+                self._put_away(place)
+            staged.rename(place)
+            sync_folder(place.parent)
+        done = replace(pin, staged="")
+        pins[pin.name] = done
+        self._write(pins)
+        return done
+
+    def _put_away(self, place: Path) -> None:
+        if place.is_dir():
+            trash = self._shelf / f"{_TRASH}{os.urandom(6).hex()}"
+            place.rename(trash)
+            sync_folder(place.parent)
+            shutil.rmtree(trash, ignore_errors=True)
+
+    def _is_there(self, pin: PinnedSkill) -> bool:
+        return bool(pin.staged) or (self._shelf / pin.folder / SKILL_FILE).exists()
+
+    def _read(self) -> dict[str, PinnedSkill]:
+        tree: Any = read_mapping(self._shelf / LOCK_FILE).get("skills", {})
+        try:
+            return msgspec.convert(tree, dict[str, PinnedSkill])
+        except msgspec.ValidationError as error:
+            message = f"{self._shelf / LOCK_FILE} is not a list of installed skills."
+            raise UserError(message, hint="Mend it, or move it away.") from error
+
+    def _write(self, pins: Mapping[str, PinnedSkill]) -> None:
+        data = msgspec.json.format(msgspec.json.encode({"version": 1, "skills": pins}), indent=2)
+        write_whole(self._shelf / LOCK_FILE, data)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One process at a time changes what is installed."""
+        import fcntl
+
+        descriptor = os.open(self._shelf, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
