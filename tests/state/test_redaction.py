@@ -274,6 +274,17 @@ def test_pieces_show_nothing_of_a_word_that_is_a_value_and_hide_it_once(value: s
     assert shown(Secrets({"KEY": value}, patterns=True), *pieces) == "say ‹secret› now, ‹secret›"
 
 
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("before", ["It is ", "It is:"])
+def test_pieces_show_no_first_letters_of_an_encoded_value(before: str, size: int) -> None:
+    value = "Zq9/w+Lk 77&xTuvbN0p"
+    data = value.encode()
+    for encoded in (data.hex(), data.hex().upper(), base64.b64encode(data).decode(), quote(value, safe="")):
+        text = f"{before}{encoded} now"
+        pieces = (text[at : at + size] for at in range(0, len(text), size))
+        assert shown(Secrets({"KEY": value}), *pieces).startswith(f"{before}‹secret›"), encoded
+
+
 def test_values_are_learnt_in_many_threads_and_none_is_lost() -> None:
     values, names = LoadedValues(), [f"value-number-{number}" for number in range(400)]
     interval = sys.getswitchinterval()

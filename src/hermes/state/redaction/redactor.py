@@ -82,7 +82,7 @@ class RedactedStream:
     def take(self, text: str) -> str:
         if not text:
             return ""
-        if self._held:
+        if self._held and len(self._held) >= START:
             self._new.append(text)
             self._new_size += len(text)
             ends = len(self._held) < _LONG_HELD and _BREAK.search(text) is not None
@@ -90,9 +90,10 @@ class RedactedStream:
                 return ""
             text = self._taken()
         whole, start = self._shown + self._held + text, len(self._shown)
-        if not self._held and self._is_plain(whole, start, len(text)):
-            self._shown = whole[-_CONTEXT:]
-            return text
+        if len(self._held) < START and self._is_plain(whole, start, len(text)):
+            end = max(start, len(whole) - self._redactor.values.led_to(whole))
+            self._shown, self._held = whole[:end][-_CONTEXT:], whole[end:]
+            return whole[start:end]
         spans = self._redactor.spans(whole)
         end = len(whole) if len(whole) - start > LONGEST else self._end(whole, start, spans)
         self._shown, self._held = whole[:end][-_CONTEXT:], whole[end:]
@@ -116,7 +117,7 @@ class RedactedStream:
     def _is_plain(self, whole: str, start: int, size: int) -> bool:
         """Whether a short piece has neither a part of a secret nor the beginning of one."""
         values = self._redactor.values
-        if size > _SMALL or values.begins_in(whole, max(0, start - START + 1)) or values.led_to(whole):
+        if size > _SMALL or values.begins_in(whole, max(0, start - START + 1)):
             return False
         return not self._redactor.patterns or _SUSPECT.search(whole, max(0, start - 12)) is None
 

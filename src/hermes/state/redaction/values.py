@@ -22,7 +22,7 @@ from hermes.state.redaction.runs import Span, runs
 
 LEAST_LENGTH = 6
 START = 4
-"""So many first characters of a value tell that it may have begun; fewer tell so where a word begins."""
+"""So many first characters of a value tell that it may have begun; fewer tell so at the end of a piece."""
 _CHUNK, _LEAST_CHUNK = 48, 12
 """Long values are looked for in parts, so that a line of one is recognised without the others."""
 _WORD = 8
@@ -72,7 +72,7 @@ class _Needles(Struct, frozen=True, kw_only=True):
 
 class _Search(Struct, frozen=True, kw_only=True):
     """All that is looked for. `spellings` stand in a text as they are; `raw` are found in dumps; `starts`
-    are the spellings by their first characters, `leads` the fewer ones with which values begin."""
+    are the spellings by their first characters, `leads` the fewer ones with which they begin."""
 
     spellings: tuple[str, ...] = ()
     squeezed: _Needles = field(default_factory=_Needles)
@@ -119,7 +119,7 @@ class LoadedValues:
         spellings, starts = dict.fromkeys(before.spellings), dict(before.starts)
         squeezed: list[bytes] = []
         hexed: list[bytes] = []
-        raw = dict.fromkeys(before.raw)
+        raw, leads = dict.fromkeys(before.raw), set[str]()
         for line in lines:
             spelled = _spellings(line)
             for spelling in spelled:
@@ -135,6 +135,7 @@ class LoadedValues:
                 spelled |= {digits.decode() for digits in inner} | {part.hex(), part.hex().upper()}
                 spelled |= {digits.decode().translate({43: "-", 47: "_"}) for digits in inner}
             for spelling in spelled:
+                leads |= {spelling[:size] for size in range(1, START)}
                 if len(spelling) > START and spelling not in starts.get(spelling[:START], ()):
                     starts[spelling[:START]] = (*starts.get(spelling[:START], ()), spelling)
         self._search = _Search(
@@ -143,7 +144,7 @@ class LoadedValues:
             hex=before.hex.plus(hexed),
             raw=tuple(raw),
             starts=starts,
-            leads=before.leads | {line[:size] for line in lines for size in range(1, START)},
+            leads=before.leads | leads,
         )
 
     def spans(self, text: str) -> list[Span]:
@@ -176,10 +177,11 @@ class LoadedValues:
         return any(text[place : place + START] in starts for place in range(since, len(text) - START + 1))
 
     def led_to(self, text: str) -> int:
-        """How many characters at the end of a text may be the first few of a value that is a word there."""
+        """How many characters at the end of a text may be the first few of a value; of one alone, only where a
+        word begins: any text has it."""
         leads = self._search.leads
         for size in range(min(START - 1, len(text)), 0, -1) if leads else ():
-            if text[-size:] in leads and not text[-size - 1 : -size].isalnum():
+            if text[-size:] in leads and (size > 1 or not text[-2:-1].isalnum()):
                 return size
         return 0
 
