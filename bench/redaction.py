@@ -27,6 +27,9 @@ def measure(folder: Path, quick: bool) -> list[Figure]:
         for name, work in (("all", secrets.redact), ("loaded alone", secrets.conceal)):
             rate = size / seconds_of(partial(work, text), times)
             figures.append(_figure(name=f"{name}, {count} loaded", value=rate))
+    named = "".join(f"key={n} the token is: word-{n % 97}\n" for n in range(30_000))
+    rate = len(named) / 1e6 / seconds_of(partial(secrets.redact, named), times)
+    figures.append(_figure(name="names like those of secrets", value=rate))
     words = text[:40_000].split(" ")
 
     def stream() -> None:

@@ -159,14 +159,21 @@ def _is_mixed(body: str) -> bool:
 
 # --- names and their values ----------------------------------------------------------------------
 
-_NAMES = {
-    b"secret": late_pattern("(?i)secret"),
-    b"token": late_pattern("(?i)token"),
-    b"pass": late_pattern("(?i)pass(?:word|wd|phrase|code)?"),
-    b"pwd": late_pattern("(?i)pwd"),
-    b"key": late_pattern("(?i)key"),
-    b"credential": late_pattern("(?i)credential"),
-}
+_MAY_HOLD = (
+    rb"""(?=[a-z0-9_.-]{0,30}(?:\\{0,3}["'])?\]?"""
+    rb"""(?:[ \t]{0,4}(?::=|=>|=(?!=)|:(?!:))[ \t]{0,4}|>|[ \t](?:is[ \t])?)"""
+    rb"""(?:\\{0,3}["'][^"'\\\n]{6}|[^\s"'`\\,;&<>(){}\[\]|]{6}))"""
+)
+"""What follows a name that may have a secret, roughly: most names in a text are not looked at."""
+_NAMES = (
+    b"secret",
+    b"token",
+    b"pass(?:word|wd|phrase|code)?",
+    b"pwd",
+    b"key(?<=[a-z0-9_.-]key)",
+    b"credential",
+)
+"""In small letters. A key that has no other name before it may be any."""
 _NAME_SIGNS = _WORD_SIGNS.decode()
 _ASSIGNED = late_pattern(
     r"""(?P<tail>[A-Za-z0-9_.-]{0,30})(?:\\{0,3}["'])?\]?"""
@@ -210,6 +217,8 @@ _RANDOM_PART = late_pattern(r"(?=[^/]{0,80}\d)(?=[^/]{0,80}[A-Z])(?=[^/]{0,80}[a
 _CODE = late_pattern(
     r"[a-z_]\w{0,60}(?:\.\w{1,60}){1,8}|[a-z]\w{0,60}_\w{1,60}|[a-z]{2,40}(?:[A-Z][a-z]{1,40}){1,8}\d{0,2}"
 )
+_JOINTS, _ALL_JOINTS = late_pattern("[_.-]"), late_pattern("[_.%:/-]")
+_JOINT_OF_PATHS = late_pattern(r"[/\\.]")
 _VERSION = late_pattern(r"v?\d{1,6}(?:\.\w{1,8}){1,4}(?:[-+][\w.]{1,20})?")
 _SMALL_NUMBER = late_pattern(r"v?\d{1,4}")
 _COMMON = frozenset(
@@ -222,11 +231,10 @@ _COMMON = frozenset(
 
 
 def _named_spans(text: str, lower: bytes) -> Iterator[Span]:
-    for sign, word in _NAMES.items():
-        at, covered, inside = lower.find(sign), 0, 0
-        while at >= 0:
-            named = word.match(text, at)
-            end = named.end() if named else at + len(sign)
+    for name in map(_name_pattern, _NAMES):
+        named, covered, inside = name.search(lower), 0, 0
+        while named is not None:
+            at, end = named.span()
             assigned = _ASSIGNED.match(text, end)
             match = None
             if assigned is not None and _names_secret(text, at, end, assigned):
@@ -236,7 +244,12 @@ def _named_spans(text: str, lower: bytes) -> Iterator[Span]:
                 covered = max(covered, match.end())
                 if _is_secret(text, at, end, assigned, match):
                     yield match.span("quoted" if match["quoted"] else "bare")
-            at = lower.find(sign, covered if inside > _MOST_INSIDE and covered > end else end)
+            named = name.search(lower, covered if inside > _MOST_INSIDE and covered > end else end)
+
+
+@functools.cache
+def _name_pattern(name: bytes) -> re.Pattern[bytes]:
+    return re.compile(name + _MAY_HOLD)
 
 
 def _names_secret(text: str, at: int, end: int, match: re.Match[str]) -> bool:
@@ -244,7 +257,7 @@ def _names_secret(text: str, at: int, end: int, match: re.Match[str]) -> bool:
     before = text[max(0, at - 40) : at]
     left, sign = before[len(before.rstrip(_NAME_SIGNS)) :], match["sign"].strip()
     outer = text[at - len(left) - 1 : at - len(left)] if at > len(left) else ""
-    if (not sign and not left.startswith("-")) or outer in ("/", "$") or before.endswith("${"):
+    if (not sign and left[:1] != "-") or outer in ("/", "$") or before.endswith("${"):
         return False
     return _is_secret_name(left, text[at:end], match["tail"])
 
@@ -271,31 +284,36 @@ def _is_secret(text: str, at: int, end: int, name: re.Match[str], match: re.Matc
     if _is_example(value) or (not quoted and after in tuple("([{")) or "{" in value or _is_path(value):
         return False
     has_digit, has_letter = any(map(str.isdigit, value)), any(map(str.isalpha, value))
-    wordlike = all(map(_WORDLIKE.fullmatch, re.split("[_.-]", value)))
     if not quoted and (_VERSION.fullmatch(value) or (_CODE.fullmatch(value) and is_words(value))):
         return False
     if text[at].lower() == "p":  # what people choose is short, and may be a word
         if text[at:end].lower() in ("pass", "pwd") and not (has_digit and has_letter):
             return False
-        strong = has_digit or (has_letter and " " not in value and bool(quoted or not wordlike))
+        strong = has_digit or (has_letter and " " not in value and bool(quoted or not _is_wordlike(value)))
         return strong and not (name["sign"].strip() == "is" and not has_digit)
-    if len(value) < 8 or not has_letter or " " in value or wordlike:
+    if len(value) < 8 or not has_letter or " " in value or _is_wordlike(value):
         return False
     if has_digit:
-        return entropy(value) >= 2.5
+        return _least_entropy(len(value), len(set(value))) >= 2.5 or entropy(value) >= 2.5
     return len(value) >= 16 and not (value.islower() or value.isupper()) and entropy(value) >= 3.5
 
 
+def _is_wordlike(value: str) -> bool:
+    return all(map(_WORDLIKE.fullmatch, _JOINTS.split(value)))
+
+
 def _is_path(value: str) -> bool:
-    return _PATHLIKE.fullmatch(value) is not None and not any(
-        map(_RANDOM_PART.fullmatch, re.split(r"[/\\]", value))
+    return (
+        _JOINT_OF_PATHS.search(value) is not None
+        and _PATHLIKE.fullmatch(value) is not None
+        and not any(map(_RANDOM_PART.fullmatch, re.split(r"[/\\]", value)))
     )
 
 
 def is_words(value: str) -> bool:
     """Whether something is made of words and small numbers alone, as names in code are."""
     return all(
-        _WORDLIKE.fullmatch(part) or _SMALL_NUMBER.fullmatch(part) for part in re.split(r"[_.%:/-]", value)
+        _WORDLIKE.fullmatch(part) or _SMALL_NUMBER.fullmatch(part) for part in _ALL_JOINTS.split(value)
     )
 
 
@@ -307,7 +325,18 @@ def _is_example(value: str) -> bool:
 
 def entropy(text: str) -> float:
     """Bits per character, by how often each stands in the text."""
-    return -sum(count / len(text) * math.log2(count / len(text)) for count in Counter(text).values())
+    return math.log2(len(text)) - sum(map(_weight, Counter(text).values())) / len(text)
+
+
+@functools.cache
+def _least_entropy(length: int, distinct: int) -> float:
+    """Of any text with so many different characters: one of them stands wherever the others do not."""
+    return math.log2(length) - _weight(length - distinct + 1) / length
+
+
+@functools.cache
+def _weight(count: int) -> float:
+    return count * math.log2(count)
 
 
 # --- headers, addresses, private keys ------------------------------------------------------------

@@ -177,8 +177,8 @@ class LoadedValues:
         return any(text[place : place + START] in starts for place in range(since, len(text) - START + 1))
 
     def led_to(self, text: str) -> int:
-        """How many characters at the end of a text may be the first few of a value; of one alone, only where a
-        word begins: any text has it."""
+        """How many characters at the end of a text may be the first few of a value; one alone counts where a
+        word begins only: any text has it."""
         leads = self._search.leads
         for size in range(min(START - 1, len(text)), 0, -1) if leads else ():
             if text[-size:] in leads and (size > 1 or not text[-2:-1].isalnum()):
