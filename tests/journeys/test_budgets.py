@@ -20,10 +20,13 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.settings.budgets import Budget
 from hermes.domain.settings.settings import CronSettings, GatewaySettings, Settings
 from hermes.domain.turn import TurnInput
+from hermes.testing.api import ApiWorld
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.jobs import FakeJobWorld
 from hermes.testing.model import Say, call, last_words, say
+from hermes.testing.model_script import Pace, Reply
+from hermes.testing.model_server import FakeModelServer
 from tests.journeys.cut import cut_everywhere
 
 ANN = Source(address=Address(platform="fake", chat="1"), kind=SourceKind.PRIVATE, user="u1")
@@ -218,3 +221,34 @@ async def test_a_budget_is_right_however_it_is_stopped(tmp_path: Path, full: boo
         return Journey(folder=folder, settings=chosen, script=twice)
 
     await cut_everywhere(tmp_path, make, story, after=after, full=full)
+
+
+async def test_who_leaves_before_the_last_word_has_spent_all_the_same(tmp_path: Path) -> None:
+    """Services bill a call whether or not somebody hears its end."""
+    slow = Reply(text="word " * 400, pace=Pace(between=0.01, sizes=(50,)))
+    config = "budgets: {each: {person: '*', per: day, calls: 3}}\n"
+    async with FakeModelServer(lambda request: slow) as server:
+        model = f"model: {{default: fake-model, base_url: '{server.base_url}'}}\n"
+        async with ApiWorld(home=tmp_path / "home", provider=None, config=config + model) as api:
+            statuses = []
+            for number in range(6):
+                body = {"messages": [{"role": "user", "content": f"hi {number}"}], "stream": True}
+                async with api.http.post(
+                    f"{api.address}/v1/chat/completions",
+                    json={"model": "hermes-agent", **body},
+                    headers={"Authorization": f"Bearer {api.key}"},
+                ) as answer:
+                    statuses.append(answer.status)
+                    if answer.status == 200:
+                        async for _ in answer.content:
+                            break
+                async with asyncio.timeout(PATIENCE):
+                    while True:
+                        work = await api.app.gateway.open_work()
+                        if not work.turns:
+                            break
+                        await asyncio.sleep(0.02)
+            assert statuses == [200, 200, 200, 429, 429, 429]
+            told = await api.get("/v1/usage?by=person")
+            assert [line["calls"] for line in told.json["groups"]] == [3]
+            assert all(line["prompt_tokens"] > 1000 for line in told.json["groups"])

@@ -234,17 +234,19 @@ class FaultCause(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Failed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The turn ended without an answer; `reason` is a sentence for the person. `budget` is the name of one
-    that is spent."""
+    that is spent, `usage` as in `Stopped`."""
 
     reason: str
     cause: FaultCause | None = None
     budget: str = ""
+    usage: Usage | None = None
 
 
-class Stopped(Struct, frozen=True, kw_only=True):
-    """Somebody ended the turn."""
+class Stopped(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Somebody ended the turn. `usage` is about what a model's call will have taken that was cut off."""
 
     reason: str = ""
+    usage: Usage | None = None
 
 
 Record = (
@@ -282,7 +284,7 @@ def calls_in(records: Iterable[Record]) -> list[Usage]:
     used = [
         record.usage
         for record in records
-        if isinstance(record, ToolStarted | ToolFinished | Asked | Summarised)
+        if isinstance(record, ToolStarted | ToolFinished | Asked | Summarised | Failed | Stopped)
         or (isinstance(record, ModelSaid) and (record.model or record.usage.total))
     ]
     return [usage for usage in used if usage is not None]

@@ -445,7 +445,9 @@ async def test_a_client_that_goes_away_stops_its_run(stream: bool, tmp_path: Pat
     model = ScriptedModel([Say(text="half an answer", hold=asyncio.Event())])
     async with ApiWorld(home=tmp_path / "home", provider=model) as api:
         await leave_midway(api, stream=stream, headers={})
-        assert await ended(api) == Stopped(reason="client gone")
+        end = await ended(api)
+        assert isinstance(end, Stopped) and end.reason == "client gone"
+        assert end.usage is not None and end.usage.prompt > 0, "the service bills the call all the same"
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -218,4 +218,5 @@ async def test_a_client_that_leaves_after_bringing_results_stops_the_run(tmp_pat
         async with api.http.post(api.address + CHAT, json=body) as response:
             await response.content.readuntil(b"half")
             response.close()
-        assert await ended(api) == Stopped(reason="client gone")
+        end = await ended(api)
+        assert isinstance(end, Stopped) and end.reason == "client gone"

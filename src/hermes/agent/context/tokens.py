@@ -16,7 +16,8 @@ from hermes.domain.tool import Tool
 from hermes.domain.transcript import MARKS, visible
 
 IMAGE_TOKENS = 1500
-_CHARS = 4
+CHARS = 4
+"""Of a token, about."""
 _AROUND = 4
 """What a message takes beside its words."""
 _NOTE = 25
@@ -87,17 +88,17 @@ def record_tokens(record: Record, *, cleared: bool = False) -> int:
     match record:
         case UserSaid():
             chars = len(record.text) + len(record.context)
-            return _AROUND + chars // _CHARS + _attached(record.attachments, cleared)
+            return _AROUND + chars // CHARS + _attached(record.attachments, cleared)
         case ModelSaid():
             given = sum(len(call.name) + _told(len(call.arguments), cleared) for call in record.calls)
             kept = 0 if record.kept is None else len(record.kept.text)
-            return _AROUND + (len(record.text) + given + kept) // _CHARS
+            return _AROUND + (len(record.text) + given + kept) // CHARS
         case ToolFinished():
             told = 100 if cleared and len(record.text) > CLEARED_OVER else len(record.text)
-            return _AROUND + told // _CHARS + _attached(record.attachments, cleared)
+            return _AROUND + told // CHARS + _attached(record.attachments, cleared)
         case Summarised():
             parts = (record.text, record.opening, record.request, record.plan)
-            return _AROUND + sum(map(len, (*parts, *record.files, *record.results))) // _CHARS + 100
+            return _AROUND + sum(map(len, (*parts, *record.files, *record.results))) // CHARS + 100
         case _:
             return 0
 
@@ -108,14 +109,14 @@ def _told(chars: int, cleared: bool) -> int:
 
 def _attached(files: Sequence[Attachment], cleared: bool) -> int:
     return sum(
-        IMAGE_TOKENS if is_image(file) and not cleared else _NOTE + len(file.text) // _CHARS for file in files
+        IMAGE_TOKENS if is_image(file) and not cleared else _NOTE + len(file.text) // CHARS for file in files
     )
 
 
 def fixed_tokens(system: str, tools: Iterable[Tool]) -> int:
     """What the system prompt and the schemas of tools take."""
     schemas = sum(len(tool.name) + len(tool.description) + _size(tool.parameters) for tool in tools)
-    return (len(system) + schemas) // _CHARS
+    return (len(system) + schemas) // CHARS
 
 
 def _size(schema: Mapping[str, object]) -> int:

@@ -8,6 +8,7 @@ it anew. Nothing is remembered here between two looks at the transcript, so a cr
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 
 from msgspec import Struct, field
@@ -15,6 +16,7 @@ from msgspec import Struct, field
 from hermes.agent.call_repair import repair_calls
 from hermes.agent.context.compress import Compressor
 from hermes.agent.context.shown import shown
+from hermes.agent.context.tokens import CHARS, fixed_tokens, prompt_tokens
 from hermes.agent.context.transcript_messages import CONTINUE
 from hermes.agent.run.calls import CallRunner, call_steps, close_lost_calls
 from hermes.agent.run.dispatch import Dispatcher, RoleModel
@@ -274,14 +276,17 @@ class AgentLoop:
             links=self._link_filter(run),
             late=run.late,
         )
+        estimate = partial(self._estimate, run, request)
+        run.call.estimate = estimate
         async for live in speech.hear(request, run.scope):
             yield live
+        run.call.estimate = None
         if speech.reply is None:
             made = None
             if room is not None and speech.fault.kind is FaultKind.TOO_LONG and not speech.heard:
                 yield Notice(text=COMPRESSING)
                 made = await room.make_after(speech.fault)
-            yield _broken_off(speech) if made is None else (made,)
+            yield _broken_off(speech, estimate) if made is None else (made,)
             return
         bounded = speech.cut and options.max_tokens is not None
         calls = () if closing or bounded else repair_calls(speech.reply.calls, bench.tools, progress.ids)
@@ -297,6 +302,12 @@ class AgentLoop:
         progress.hear(said)
         end = self._end(run, progress, view)
         yield (said,) if end is None else (said, end)
+
+    def _estimate(self, run: Run, request: ModelRequest, heard: int) -> Usage:
+        """What a call took, about, whose end nobody heard."""
+        fixed = partial(fixed_tokens, request.system, request.tools)
+        used = Usage(prompt=prompt_tokens(run.transcript, run.memory, fixed), completion=-(-heard // CHARS))
+        return self._priced(replace(used, model=request.model), request.model)
 
     def _priced(self, usage: Usage, *names: str) -> Usage:
         """With its cost by the first of a model's names that has prices."""
@@ -360,14 +371,14 @@ def _options(run: Run) -> CallOptions:
     return run.turn.input.options or NO_OPTIONS
 
 
-def _broken_off(speech: ReplyStream) -> tuple[Record, ...]:
+def _broken_off(speech: ReplyStream, estimate: Callable[[int], Usage]) -> tuple[Record, ...]:
     """The end of a turn whose model could not be heard to its end: words that were heard stay."""
     fault = speech.fault
     cause = FaultCause(kind=fault.kind, detail=fault.message, quote=fault.quote, retry_at=fault.until)
     failed = Failed(reason=fault_sentence(fault), cause=cause)
     if not speech.heard:
         return (failed,)
-    return (speech.broken, failed)
+    return (speech.broken, replace(failed, usage=estimate(len(speech.heard))))
 
 
 def _results(view: TurnView) -> str:

@@ -48,7 +48,7 @@ from hermes.domain.event import (
 from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import TurnId
 from hermes.domain.message import Attachment, Body
-from hermes.domain.ports.agent import Run
+from hermes.domain.ports.agent import CallUnderWay, Run
 from hermes.domain.ports.store import Tx
 from hermes.domain.references import is_expandable
 from hermes.domain.session import FrozenPrompt, Session
@@ -86,6 +86,7 @@ class SessionActor:
         self._running: Turn | None = None
         self._pulling: asyncio.Task[None] | None = None
         self._interrupt: str | None = None
+        self._call = CallUnderWay()
         self._steered = False
         self._looking: asyncio.Task[None] | None = None
         self._suspect = False
@@ -358,9 +359,11 @@ class SessionActor:
     async def _pull_all(
         self, turn: Turn, session: Session, feed: Feed, scope: RunScope, silence: IdleTimer
     ) -> None:
+        self._call = CallUnderWay()
         run = Run(
             session=session,
             turn=turn,
+            call=self._call,
             transcript=self._warm.records,
             scope=scope,
             memory=self._warm.memory,
@@ -509,8 +512,11 @@ class SessionActor:
             actors.delivery.ring_reply(refused)
 
     async def _end(self, turn: Turn, feed: Feed, end: Stopped | Failed) -> None:
-        view = view_turn(self._warm.records, turn.id)
-        await self._record(turn, feed, [*cut_off(view, feed.open_reply), end])
+        view, heard = view_turn(self._warm.records, turn.id), feed.open_reply
+        if self._call.estimate is not None:
+            chars = 0 if heard is None else len(heard.text) + len(heard.thought)
+            end = replace(end, usage=self._call.estimate(chars))
+        await self._record(turn, feed, [*cut_off(view, heard), end])
 
     # --- mail ---
 

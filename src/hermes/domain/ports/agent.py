@@ -47,6 +47,13 @@ def nobody_hears(live: Live) -> None:
     """Stands where nobody reads along."""
 
 
+class CallUnderWay(Struct, kw_only=True):
+    """The call of a model that is under way. If the run is cut off meanwhile, `estimate` tells what it will
+    have taken, from how many characters of its reply were heard: services bill that too."""
+
+    estimate: Callable[[int], Usage] | None = None
+
+
 class Run(Struct, frozen=True, kw_only=True):
     """What a run is given. `transcript` is the actor's append-only list: reread its tail after a yield."""
 
@@ -56,6 +63,7 @@ class Run(Struct, frozen=True, kw_only=True):
     scope: Scope
     memory: dict[str, object] = field(default_factory=dict)
     """What the agent keeps between runs of a warm session (the encoded prompt); may be empty any time."""
+    call: CallUnderWay = field(default_factory=CallUnderWay)
     person_notes: PersonNotes = no_notes
     standing: Callable[[], Awaitable[StandingGrants]] = no_standing
     """What this turn may do without asking, as it is now."""

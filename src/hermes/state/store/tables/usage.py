@@ -20,10 +20,11 @@ _BATCH = 1000
 _SUMS = tuple(field_names(UsageSum))
 _TOKENS = ", ".join(f"coalesce(sum(json_extract(body, '$.usage.{part}')), 0)" for part in TOKENS)
 _COST = "json_extract(body, '$.usage.cost')"
-_KINDS = "('model_said', 'tool_started', 'tool_finished', 'asked', 'summarised')"
+_KINDS = "('model_said', 'tool_started', 'tool_finished', 'asked', 'summarised', 'failed', 'stopped')"
 # A reply without a model that took nothing is no call: it was written down for somebody else.
 _MODEL = "coalesce(json_extract(body, iif(kind = 'model_said', '$.model', '$.usage.model')), '')"
-_ROLE = """CASE kind WHEN 'model_said' THEN 'main' WHEN 'summarised' THEN 'summary' WHEN 'tool_finished'
+_ROLE = """CASE WHEN kind IN ('model_said', 'failed', 'stopped') THEN 'main'
+  WHEN kind = 'summarised' THEN 'summary' WHEN kind = 'tool_finished'
   THEN coalesce(json_extract(body, '$.usage.role'), 'tool') ELSE 'approval' END"""
 _CALLS = f"""(SELECT n, session, seq, turn, at, kind, iif(json_valid(body), body, 'null') AS body
   FROM journal WHERE kind IN {_KINDS} AND {{meant}})"""
