@@ -164,6 +164,15 @@ def make_memory(name: str, make: MakeMemory, profile: Profile) -> Memory | None:
     return _make_or_tell(MEMORY, name, lambda: make(profile))
 
 
+def ask_memory(name: str, ask: Callable[[], T]) -> T | None:
+    """What a memory says at once; None if it fails. Blocks: call it off the loop."""
+    try:
+        return _in_thread(name, ask, "its function")
+    except Exception as error:  # foreign code may raise anything
+        _tell(MEMORY, name, _words(error))
+        return None
+
+
 def hooks(used: PluginSettings = EVERY_PLUGIN) -> Mapping[str, Callable[[str, dict[str, Any]], Any]]:
     return dict(_load(HOOKS, used))
 

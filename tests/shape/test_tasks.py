@@ -24,6 +24,7 @@ ALLOWED = {
     "app/app.py": "the gateway's own life, its start and its drain: each is awaited where it begins",
     "app/hooks.py": "BOOT.md, once a start, and a plugin's call, which is waited for with a deadline",
     "app/agents/credentials.py": "renews one login; who asked awaits it, closing waits for it, the log hears",
+    "app/agents/memory_provider.py": "one call of a plugin, waited for with a deadline; the log hears",
     "app/agents/ladder.py": "looks which sandboxes work, each failure an answer; who asks awaits it",
     "app/agents/registry.py": "builds one runtime; everybody who asked for it awaits it and hears the error",
     "app/agents/tools.py": "waits for the first answers of tool sources, whose own lives are supervised",

@@ -19,6 +19,7 @@ from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import Agent, Compression, MemoryCare, PersonNotes, Run, SkillCare, no_notes
+from hermes.domain.ports.memory import MemoryProvider
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import JobWorld, Media, ProcessView
 from hermes.domain.references import Expansion
@@ -64,6 +65,8 @@ class Runtime(Struct, frozen=True, kw_only=True):
     person: PersonOf | None = None
     """Who speaks in a turn; None where nothing is noted about people."""
     memory: MemoryCare | None = None
+    memory_provider: MemoryProvider | None = None
+    """The memory that a plugin brings."""
     skills: SkillCare | None = None
     toolbox: Toolbox = field(default_factory=Toolbox)
     """Which tools each turn has."""

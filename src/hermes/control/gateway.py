@@ -84,6 +84,7 @@ class Gateway(WiredGateway):
             parts.loops.keep("cron", self.cron.live),
             parts.loops.keep("handoffs", self.handoffs.live),
             parts.loops.keep("hook events", self.observers.live),
+            parts.loops.keep("learning", self.learning.live),
             *([] if self.titles is None else [parts.loops.keep("titles", self.titles.live)]),
             *self.chores.begin(parts.loops),
         ]

@@ -26,6 +26,7 @@ from hermes.control.outbound.targets import Aliases, named_targets
 from hermes.control.people.routing import SelectAgent
 from hermes.control.people.standing import is_trusted
 from hermes.control.sessions.flush import MemoryFlush
+from hermes.control.sessions.learning import MemoryLearning
 from hermes.control.sessions.resets import SessionExpiry
 from hermes.control.sessions.submission import Submitter
 from hermes.control.sessions.titles import SessionTitles
@@ -117,6 +118,7 @@ class WiredGateway:
         self.observers = HookObservers(parts.hooks, parts.events, parts.store)
         self.sessions_expiry = SessionExpiry(core=parts)
         self.flushes = MemoryFlush(parts, self.actors.ring)
+        self.learning = MemoryLearning(parts)
         self.titles = SessionTitles(parts) if parts.titled else None
         self.chores = self._wire_chores(parts)
         self.events.listen(self.cron.heard, TurnEnded, sessions=RUN_SESSIONS)

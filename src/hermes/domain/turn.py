@@ -153,8 +153,9 @@ NO_GUIDANCE = Guidance()
 class TurnInput(Struct, frozen=True, kw_only=True):
     """What came in, kept until the turn takes it into the transcript. With `confirm` the person is asked
     before anything happens. In one that is `expanded`, what references in the text stand for is part of the
-    context. `options` are those of the client's latest request to this turn, and `heard` is
-    the digest of its messages, once a request has continued the turn."""
+    context; in one that is `recalled`, so is what a memory provider knew. `options` are those of the client's
+    latest request to this turn, and `heard` is the digest of its messages, once a request has continued the
+    turn."""
 
     text: str = ""
     author: str | None = None
@@ -171,6 +172,7 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     options: CallOptions | None = None
     heard: str = ""
     expanded: bool = False
+    recalled: bool = False
 
 
 class ReplyPlace(Struct, frozen=True, kw_only=True):

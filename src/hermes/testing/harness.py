@@ -19,7 +19,7 @@ from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.app.agents.compression import summariser
 from hermes.app.agents.registry import AgentRegistry
 from hermes.control.commands.registry import GatewayInfo
-from hermes.control.core import MakeTitle, Runtime
+from hermes.control.core import MakeTitle, PersonOf, Runtime
 from hermes.control.gateway import Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.outbound.targets import Aliases
@@ -34,6 +34,7 @@ from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import Agent, ModelRequest
+from hermes.domain.ports.memory import MemoryProvider
 from hermes.domain.ports.models import ModelOption, pick_model
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store, Tx
@@ -129,6 +130,8 @@ class Journey:
     transcribe: Callable[[Attachment], Awaitable[str]] | None = None
     expand: Callable[[Session, Turn], Awaitable[Expansion]] | None = None
     facts: ModelFacts = field(default_factory=ModelFacts)
+    person: PersonOf | None = None
+    memory_provider: MemoryProvider | None = None
     title: MakeTitle | None = None
     """Makes titles for sessions."""
     describe: Callable[[Attachment], Awaitable[tuple[str, Usage]]] | None = None
@@ -240,6 +243,8 @@ class Journey:
             prompt=prompt,
             compression=compressor,
             transcribe=self.transcribe,
+            person=self.person,
+            memory_provider=self.memory_provider,
             title=self.title,
             describe=self.describe,
             expand=self.expand,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from hermes.agent.context.compress import Compressor, Summariser
+from hermes.agent.context.compress import BeforeCompress, Compressor, Summariser
 from hermes.agent.models.roles import ChosenModel
 from hermes.app.agents.models import AgentModels
 from hermes.domain.clock import Clock
@@ -18,7 +18,11 @@ from hermes.domain.word import replace
 
 
 def make_compressor(
-    agent: AgentId, models: AgentModels, settings: Callable[[], CompressionSettings], clock: Clock
+    agent: AgentId,
+    models: AgentModels,
+    settings: Callable[[], CompressionSettings],
+    clock: Clock,
+    before: BeforeCompress | None = None,
 ) -> Compressor:
     facts = partial(models.facts_of, agent)
 
@@ -29,7 +33,7 @@ def make_compressor(
             chosen = replace(main, model=model, facts=facts(model))
         return summariser(chosen, clock)
 
-    return Compressor(model=models.name(agent), settings=settings, facts=facts, choose=choose)
+    return Compressor(model=models.name(agent), settings=settings, facts=facts, choose=choose, before=before)
 
 
 def summariser(chosen: ChosenModel, clock: Clock) -> Summariser:

@@ -32,8 +32,9 @@ from hermes.app.agents.backends import GatewayBackends
 from hermes.app.agents.compression import make_compressor
 from hermes.app.agents.manner import AgentManner
 from hermes.app.agents.memory import AgentMemory
+from hermes.app.agents.memory_provider import ProviderMemory
 from hermes.app.agents.models import AgentModels
-from hermes.app.agents.prompt import SystemPrompt, make_memories
+from hermes.app.agents.prompt import BUILT_IN, SystemPrompt, make_memories
 from hermes.app.agents.redaction import redacting
 from hermes.app.agents.references import AgentReferences
 from hermes.app.agents.registry import AgentRegistry
@@ -59,7 +60,7 @@ from hermes.control.workers import Supervisor, report_death
 from hermes.domain.channels import MessagingPort
 from hermes.domain.clock import Clock, zone_named
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.ports.agent import Provider
+from hermes.domain.ports.agent import Memory, Provider
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import Backend, Egress, Media, ProcessView
 from hermes.domain.services import ToolServices
@@ -123,6 +124,7 @@ class AgentFactory:
         self._closed: tuple[str, ...] = ()
         self._added = plugins.OfferedTools()
         self._sources: dict[AgentId, OpenSources] = {}
+        self._providers: dict[AgentId, list[ProviderMemory]] = {}
         self._store: Store | None = None
         self._hooks = Hooks()
 
@@ -135,10 +137,11 @@ class AgentFactory:
         """No turn works any more with agents that were built here; backends are their successors'."""
         self._retired = True
         ends = [sources.close() for sources in self._sources.values()]
+        ends += [provider.close() for made in self._providers.values() for provider in made]
         if self._before is not None:
             ends.append(self._before.retire())
         await asyncio.gather(*ends)  # all at once, so that they take as long as the slowest
-        self._sources, self._before = {}, None
+        self._sources, self._providers, self._before = {}, {}, None
         await self.models.close()
 
     async def release(self, agent: AgentId) -> bool:
@@ -148,6 +151,8 @@ class AgentFactory:
         sources = self._sources.pop(agent, None)
         if sources is not None:
             await sources.close()
+        for provider in self._providers.pop(agent, ()):
+            await provider.close()
         return True
 
     async def succeed(self, loaded: LoadedSettings) -> tuple[AgentFactory, Runtime]:
@@ -234,10 +239,11 @@ class AgentFactory:
         backends = AgentBackends(profile, workspace, self.backends)
         backend, scopes = backends.backend, self._scopes(profile)
         memory, skills = self._memory(profile, store), self._skills(profile, backend)
+        memories, provider = self._memories(memory, profile)
         if tools is None:
             services = self._services(profile, store, backends, media, scopes).plus(MemoryBook, memory)
             services = services.plus(SkillBook, skills)
-            tools = self.tools(services, sources)
+            tools = [*self.tools(services, sources), *(() if provider is None else provider.tools())]
         toolbox = self._toolbox(profile, tools, skills)
         model = self.models.name(profile.agent)
         prompt = SystemPrompt(
@@ -248,13 +254,14 @@ class AgentFactory:
             window=partial(self.models.window, profile.agent),
             model=model,
             clock=self._overrides.clock,
-            memories=make_memories(memory, profile, self._loaded),
+            memories=memories,
             conceal=self._loaded.secrets.conceal,
             skills=skills.catalogue,
         )
         memory.changed = prompt.forget
         live, clock = self._around.live, self._overrides.clock
-        compressor = make_compressor(profile.agent, self.models, lambda: live.now.compression, clock)
+        before = None if provider is None else provider.before_compression
+        compressor = make_compressor(profile.agent, self.models, lambda: live.now.compression, clock, before)
         loop = self._loop(profile, media, toolbox, prompt, compressor)
         jobs = None if self._overrides.in_memory else self._jobs(profile, backends)
         return Runtime(
@@ -272,6 +279,7 @@ class AgentFactory:
             person_notes=memory.person_notes,
             person=self._person,
             memory=memory,
+            memory_provider=provider,
             skills=skills,
             toolbox=toolbox,
             media=media,
@@ -324,6 +332,18 @@ class AgentFactory:
         skills.recover()
         skills.scan()
         return skills
+
+    def _memories(
+        self, own: AgentMemory, profile: Profile
+    ) -> tuple[dict[str, Memory], ProviderMemory | None]:
+        memories = make_memories(own, profile, self._loaded)
+        others = [(name, memory) for name, memory in memories.items() if name != BUILT_IN]
+        if not others:
+            return memories, None
+        provider = ProviderMemory(*others[0], self._overrides.clock)
+        self._providers.setdefault(profile.agent, []).append(provider)
+        own.provider = provider
+        return memories, provider
 
     def _person(self, turn: Turn) -> str | None:
         """What a turn of another's doing is told about people, it was told by whoever began it."""

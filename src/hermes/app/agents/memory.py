@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 
+from hermes.app.agents.memory_provider import ProviderMemory
 from hermes.control.people.memory import (
     LONGEST_ENTRY,
     STILL_HELD,
@@ -67,6 +68,7 @@ class AgentMemory:
         self._redact = redact
         self.changed: Callable[[], None] = lambda: None
         """Told that new sessions are to hear something else."""
+        self.provider: ProviderMemory | None = None
         self._files: dict[str, str] = {}
         self._alone = asyncio.Lock()
 
@@ -137,6 +139,8 @@ class AgentMemory:
         await self.read_back()
         count = await self._store.write(lambda tx: forget_person(tx, person))
         await self.print_files()
+        if self.provider is not None and not await self.provider.forget(person):
+            log.warning("memory.not_forgotten memory=%s: delete the person there, too", self.provider.name)
         return count
 
     def _check(self, text: str) -> None:

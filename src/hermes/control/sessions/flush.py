@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from hermes.control.chores import Chore
 from hermes.control.core import GatewayCore, Runtime
+from hermes.control.turn.recalling import scope_of
 from hermes.control.workers import Workers
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, ModelSaid, Summarised, UserSaid
@@ -31,6 +32,7 @@ from hermes.domain.session import Session, make_turn, owner_of
 from hermes.domain.text import storable
 from hermes.domain.transcript import not_undone
 from hermes.domain.turn import Cause, Guidance, Turn, TurnInput
+from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.flush")
 Key = tuple[AgentId, SessionId]
@@ -66,6 +68,8 @@ class LeftConversation(Struct, frozen=True, kw_only=True):
     upto: int
     turn: Turn | None = None
     words: str = ""
+    over: bool = False
+    """Whether nobody is in it any more."""
 
 
 class MemoryFlush:
@@ -140,6 +144,7 @@ class FlushWorker:
         if left is None:
             return
         self._flush.busy.discard(self._session)
+        await self._tell_provider(runtime, left)
         if not self._is_worth_it(runtime, left):
             await runtime.store.write(lambda tx: tx.flushes.settle(self._session, left.pending.upto))
             return
@@ -147,6 +152,12 @@ class FlushWorker:
         if begun is not None:
             log.info("flush.begun session=%s in=%s", self._session, begun)
             self._flush.ring_session(self._agent, begun)
+
+    async def _tell_provider(self, runtime: Runtime, left: LeftConversation) -> None:
+        """A crash after this has it told again."""
+        scope = None if left.turn is None else scope_of(left.turn, runtime)
+        if left.over and runtime.memory_provider is not None and scope is not None:
+            await runtime.memory_provider.session_end(scope)
 
     def _look(self, tx: Tx) -> LeftConversation | None:
         """None if it is not to be flushed, or not yet."""
@@ -165,25 +176,25 @@ class FlushWorker:
 def look_back(tx: Tx, session: Session, pending: PendingFlush, least: int) -> LeftConversation:
     """What was said since the last flush, if it is at least so many messages, of one person."""
     entries = tx.journal.read(session.id, most=_READ, newest=True)
-    left = LeftConversation(session=session, pending=pending, upto=entries[-1].seq if entries else 0)
     fresh = [entry for entry in not_undone(entries) if entry.seq > pending.upto]
     named = dict.fromkeys(entry.turn for entry in fresh if isinstance(entry.record, UserSaid))
     found = map(tx.turns.get, list(named)[-_MOST_TURNS:])
     turns = {turn.id: turn for turn in found if turn is not None and turn.cause in _OF_PEOPLE}
-    if not least or len(turns) < least:
-        return left
-    if len({turn.source and owner_of(turn.source) for turn in turns.values()}) > 1:
+    alone = len({turn.source and owner_of(turn.source) for turn in turns.values()}) == 1
+    left = LeftConversation(
+        session=session,
+        pending=pending,
+        upto=entries[-1].seq if entries else 0,
+        turn=list(turns.values())[-1] if alone else None,
+        over=session.ended is not None or not tx.bindings.of(session.id),
+    )
+    if not alone or not least or len(turns) < least:
         return left
     foreign = len(entries) == _READ or any(
         is_foreign(entry) for entry in entries if not isinstance(entry.record, Summarised)
     )
-    return LeftConversation(
-        session=session,
-        pending=pending,
-        upto=left.upto,
-        turn=list(turns.values())[-1],
-        words=conversation([entry for entry in fresh if entry.turn in turns], answers=not foreign),
-    )
+    words = conversation([entry for entry in fresh if entry.turn in turns], answers=not foreign)
+    return replace(left, words=words)
 
 
 def conversation(entries: Sequence[Entry], *, answers: bool) -> str:

@@ -23,6 +23,7 @@ from hermes.control.turn.actors import Actors
 from hermes.control.turn.budgets import BudgetGate, BudgetSpent, gate_of
 from hermes.control.turn.chat_prompt import door_hint
 from hermes.control.turn.claim import begin_at_once, next_session
+from hermes.control.turn.recalling import may_recall
 from hermes.control.workers import TaskSet
 from hermes.domain.address import Source
 from hermes.domain.busy import choose_busy_mode
@@ -345,7 +346,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 # They are looked at before the turn begins, like those of chats.
                 files = tuple(replace(file, pending=bool(file.sha256)) for file in words.input.attachments)
                 words = replace(words, input=replace(words.input, attachments=files))
-            at_once = free and self._may_begin(words)
+            at_once = free and self._may_begin(words, runtime)
             if words.at_once and not free:
                 repeated = await runtime.store.read(lambda tx: asked_before(tx, words.request))
                 if repeated is None:
@@ -403,7 +404,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
             runtime = await self.actors.core.agents.get(asked.profile.agent)
         return prompt
 
-    def _may_begin(self, words: Submission) -> bool:
+    def _may_begin(self, words: Submission, runtime: Runtime) -> bool:
         """Not where the turn is to be taken by its actor: one is at work there, files, hooks or a suspect
         come first, or the prompt is to tell of a chat."""
         given, session = words.input, words.place.session
@@ -411,6 +412,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
         gated = GATE_TURN in self.actors.core.hooks.followed
         waits = gated or any(file.pending for file in given.attachments)
         waits = waits or is_expandable(given, words.cause, words.source)
+        provider = runtime.memory_provider
+        waits = waits or (provider is not None and provider.recalls and may_recall(given, words.cause))
         held = not self.actors.quarantine.open
         at_work = session is not None and (words.agent, session) in self.actors.workers.active
         return speaks and not (waits or held or at_work or words.source.is_chat)

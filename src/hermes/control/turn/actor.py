@@ -27,6 +27,7 @@ from hermes.control.turn.descriptions import describe_picture
 from hermes.control.turn.gates import rule_turn
 from hermes.control.turn.inbound_files import write_down
 from hermes.control.turn.questions import standing_of
+from hermes.control.turn.recalling import may_recall, recall, write_recalled
 from hermes.control.turn.references import expand, write_expanded
 from hermes.control.turn.steering import AbsorbSteering, rule_steering
 from hermes.control.turn.stopping import cut_off
@@ -241,6 +242,7 @@ class SessionActor:
             hints=self._core.live.now.platform_hints,
             suspects_too=self._suspect,
             expands=self._runtime.expand is not None,
+            recalls=self._recalls,
             born=self._warm.born,
             gated=GATE_TURN in self._core.hooks.followed,
             budgets=self._budgets(),
@@ -312,10 +314,18 @@ class SessionActor:
                 expansion = await self._pull(lambda: expand(turn, self._runtime))
                 if await self._runtime.store.write(write_expanded(turn, expansion, self._core.clock)):
                     self._actors.delivery.ring_reply(turn)
+            if self._recalls and may_recall(turn.input, turn.cause):
+                text = await self._pull(lambda: recall(turn, self._runtime))
+                await self._runtime.store.write(write_recalled(turn, text))
         except _Interrupted as interrupted:
             log.info("turn.not_fetched turn=%s why=%s", turn.id, interrupted.reason)
         finally:
             self._running, self._fetching = None, False
+
+    @property
+    def _recalls(self) -> bool:
+        provider = self._runtime.memory_provider
+        return provider is not None and provider.recalls
 
     async def _got(self, turn: Turn, file: Attachment) -> tuple[Attachment, AuxiliaryCall | None]:
         try:

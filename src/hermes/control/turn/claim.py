@@ -20,6 +20,7 @@ from hermes.control.turn.chat_prompt import place_prompt
 from hermes.control.turn.children import has_read_outside
 from hermes.control.turn.prepared import take_prepared
 from hermes.control.turn.questions import FOR_PEOPLE
+from hermes.control.turn.recalling import may_recall
 from hermes.control.turn.stopping import cut_off
 from hermes.domain.address import Address, Source
 from hermes.domain.busy import interrupts, is_interrupted, steered, steers
@@ -115,6 +116,8 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
     born: datetime | None = None
     expands: bool = False
     """Whether references in words are looked up."""
+    recalls: bool = False
+    """Whether a memory provider is asked first."""
     gated: bool = False
     """Whether hooks are asked before a turn that calls the model."""
     budgets: BudgetGate | None = None
@@ -179,9 +182,11 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         return self._start(tx, session, turn, records, behind)
 
     def _has_to_fetch(self, turn: Turn) -> bool:
-        """Whether files that came with the turn are not here yet, or what its words refer to."""
+        """Whether files that came with the turn are not here yet, or what its words refer to or
+        recall."""
         pending = any(file.pending for file in turn.input.attachments)
-        return pending or (self.expands and is_expandable(turn.input, turn.cause, turn.source))
+        refers = self.expands and is_expandable(turn.input, turn.cause, turn.source)
+        return pending or refers or (self.recalls and may_recall(turn.input, turn.cause))
 
     def _start(
         self,
