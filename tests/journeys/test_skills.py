@@ -73,12 +73,14 @@ class Chats:
     async def __aexit__(self, *error: object) -> None:
         await self.api.__aexit__(*error)
 
-    async def say(self, text: str, *, user: str = "Ann", chat: str = "ann") -> str:
+    async def say(self, text: str, *, user: str = "Ann", chat: str = "ann", until: str = "") -> str:
+        """The next message there, or the next that holds some words."""
         before = len(self.world.seen(chat))
         self.world.write(text, chat=chat, user=user, kind=SourceKind.PRIVATE)
         async with asyncio.timeout(PATIENCE):
             while True:
-                if len(self.world.seen(chat)) > before and "▉" not in self.world.seen(chat)[-1]:
+                seen = self.world.seen(chat)[before:]
+                if seen and "▉" not in seen[-1] and until in seen[-1]:
                     return self.world.seen(chat)[-1]
                 await asyncio.sleep(0.01)
 
@@ -176,15 +178,15 @@ async def test_a_person_sees_a_change_before_it_is_made(tmp_path: Path) -> None:
             "Create the skill file home/tea/SKILL.md" in question and "+Answer with: boil water" in question
         )
         assert not (chats.home / "skills" / "home").exists()
-        assert "Created home/tea/SKILL.md" in await chats.say("yes")
+        await chats.say("yes", until="Created home/tea/SKILL.md")
         assert await chats.say("/tea now") == "boil water"
         patch = {"action": "patch", "name": "tea", "old_string": "boil", "new_string": "cook"}
         question = await chats.say(f"tool skill_manage {json.dumps(patch)}")
         assert "-Answer with: boil water" in question and "+Answer with: cook water" in question
-        await chats.say("yes")
+        await chats.say("yes", until="Changed home/tea/SKILL.md")
         assert await chats.say("/tea now") == "cook water"
         await chats.say('tool skill_manage {"action": "delete", "name": "tea"}')
-        assert "Deleted home/tea" in await chats.say("yes")
+        await chats.say("yes", until="Deleted home/tea")
         assert not (chats.home / "skills" / "home" / "tea").exists()
 
 

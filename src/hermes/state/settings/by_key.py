@@ -167,7 +167,7 @@ def value_at(settings: Settings, key: str, platforms: PlatformNames = BUILT_IN) 
             held = getattr(held, part) if part in getattr(held, "__dataclass_fields__", ()) else None
     if held is None:
         find_key(key, platforms=platforms)
-    return held
+    return held.disabled if isinstance(held, PlatformSkills) else held  # written as a list
 
 
 class SettingChange(Struct, frozen=True, kw_only=True):
