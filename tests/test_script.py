@@ -367,3 +367,80 @@ async def test_a_provider_by_name_has_its_own_key_and_address(
         with AIAgent(model="groq:some-model", quiet_mode=True) as agent:
             result = await asyncio.to_thread(agent.run_conversation, "hello")
         assert (result["final_response"], result["model"]) == ("far", "some-model")
+
+
+def told(folder: Path, **options: Any) -> str:
+    """The system prompt of an agent whose folder, project and memory have something to say."""
+    model = ScriptedModel(lambda request: say("yes"))
+    for file, words in (("home/SOUL.md", "I am Ada."), ("project/AGENTS.md", "Tabs, never spaces.")):
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_text(words)
+    (folder / "home/memories").mkdir(exist_ok=True)
+    (folder / "home/memories/MEMORY.md").write_text("The build takes an hour.")
+    places = {"folder": folder / "home", "workspace": folder / "project"}
+    with AIAgent(provider=model, quiet_mode=True, **places, **options) as agent:
+        agent.chat("hello")
+    return model.requests[0].system
+
+
+def test_what_a_program_leaves_out_of_the_prompt(tmp_path: Path) -> None:
+    words = ("I am Ada.", "Tabs, never spaces.", "The build takes an hour.")
+
+    def parts(**options: Any) -> list[bool]:
+        system = told(tmp_path, **options)
+        return [each in system for each in words]
+
+    assert parts() == [True, True, True]
+    assert parts(skip_context_files=True) == [False, False, True]
+    assert parts(skip_context_files=True, load_soul_identity=True) == [True, False, True]
+    assert parts(skip_memory=True) == [True, True, False]
+
+
+async def test_how_a_model_is_asked_by_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    routed = {"providers_allowed": ["deepinfra"], "providers_ignored": ["azure"]}
+    routed |= {"providers_order": ["deepinfra", "groq"], "provider_sort": "price"}
+    async with FakeModelServer([Reply(text="yes")], key=KEY) as server:
+        monkeypatch.setenv("OPENROUTER_BASE_URL", server.base_url)
+        place = {"api_key": KEY, "provider": "openrouter"}
+        asked = {"max_tokens": 77, "reasoning_config": {"enabled": True, "effort": "high"}}
+        with AIAgent("some/model", quiet_mode=True, **place, **asked, **routed) as agent:
+            assert await agent.achat("hello") == "yes"
+        wire = server.requests[0].wire
+        assert (wire["max_tokens"], wire["reasoning"]) == (77, {"effort": "high"})
+        assert wire["provider"] == {
+            "only": ["deepinfra"],
+            "ignore": ["azure"],
+            "order": ["deepinfra", "groq"],
+            "sort": "price",
+        }
+
+
+async def test_another_model_of_the_program_answers() -> None:
+    async with (
+        FakeModelServer([failure(404, "no such model", code="model_not_found")] * 9, key=KEY) as broken,
+        FakeModelServer([Reply(text="from the other")], key="key-2") as other,
+    ):
+        spare = {"provider": "custom", "model": "spare", "base_url": other.base_url, "api_key": "key-2"}
+        with AIAgent(
+            "gone", api_key=KEY, base_url=broken.base_url, quiet_mode=True, fallback_model=spare
+        ) as agent:
+            assert "from the other" in await agent.achat("hello")
+        assert other.requests[0].model == "spare"
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"reasoning_config": {"effort": "loud"}}, "reasoning_config cannot be read"),
+        ({"reasoning_config": {"budget": 3}}, "reasoning_config cannot be read"),
+        ({"max_tokens": 0}, "max_tokens is less than 1"),
+        ({"fallback_model": {"provider": "groq"}}, "fallback_model names no model"),
+        ({"fallback_model": {"model": "x", "speed": "1"}}, "fallback_model names no model"),
+        ({"provider_sort": "beauty"}, "provider_sort is beauty"),
+        ({"providers_order": ["groq"]}, "Only OpenRouter lets one choose vendors"),
+    ],
+)
+def test_what_is_not_honoured_is_refused(options: dict[str, Any], why: str) -> None:
+    with AIAgent("m", api_key=KEY, base_url="http://127.0.0.1:9/v1", quiet_mode=True, **options) as agent:
+        with pytest.raises(UserError, match=why):
+            agent.chat("hello")

@@ -169,7 +169,7 @@ def write_each(chunk: Json | None) -> list[Json]:
     return [] if chunk is None else [write(chunk)]
 
 
-DIALECT = Dialect(path="/v1/talk/", read=read, writer=lambda: write_each)
+DIALECT = Dialect(path="/v1/talk/", read=read, writer=lambda wire: write_each)
 
 
 # --- the contract ---

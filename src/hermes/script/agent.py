@@ -13,17 +13,14 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, TypedDict, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from msgspec import Struct, field
 
-from hermes.agent.models.choose import with_endpoint
-from hermes.app.agents.terminal_settings import check_terminal
 from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import SessionTarget, Submission
@@ -45,10 +42,10 @@ from hermes.domain.event import (
     usage_of,
 )
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId, new_session_id, new_turn_id
-from hermes.domain.ports.agent import ModelRequest, Provider
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, owner_of
-from hermes.domain.settings.settings import SCRIPT_DOOR, ModelSettings, Settings
+from hermes.domain.settings.settings import SCRIPT_DOOR
 from hermes.domain.text import one_line
 from hermes.domain.tool import ToolCall
 from hermes.domain.toolbox import ToolsetLimit
@@ -58,9 +55,7 @@ from hermes.domain.usage import Usage
 from hermes.domain.word import replace
 from hermes.script.engine import GatewayThread
 from hermes.script.messages import as_records, content_text
-from hermes.state.home.homes import find_home
-from hermes.state.settings.loader import LoadedSettings, load_settings
-from hermes.state.settings.model_access import model_at, provider_model
+from hermes.script.options import AgentOptions, changed_settings, machine_settings, source_for
 from hermes.state.settings.secrets import Secrets
 from hermes.stream.faces.trajectory import FAILED_SAMPLES, SAMPLES, make_trajectory
 from hermes.stream.fold.answer import answer_text
@@ -76,42 +71,6 @@ SOURCE = Source(address=Address(platform=SCRIPT_DOOR, chat="script"), kind=Sourc
 NOBODY_APPROVES = "nobody is there to approve it (this agent was given no approval_callback)"
 NOBODY_ANSWERS = "Nobody is there to answer. Decide yourself, and say what you decided."
 _PREVIEW = 80
-_OF_THE_MACHINE = (
-    "terminal", "approvals", "security", "plugins", "toolsets", "platform_toolsets", "command_allowlist",
-)  # fmt: skip
-"""The limits of this machine, which count for its owner's programs too."""
-
-
-class ToolProgress(Protocol):
-    """Told of each tool: `tool.started`, then `tool.completed` with `duration`, `is_error`, `result`."""
-
-    def __call__(
-        self, event: str, name: str, preview: str, args: Mapping[str, Any], **more: Any
-    ) -> object: ...
-
-
-class AgentOptions(TypedDict, total=False):
-    """What an `AIAgent` may be told; all of it is optional."""
-
-    model: str
-    provider: str | Provider
-    api_key: str | None
-    base_url: str | None
-    max_iterations: int | None
-    enabled_toolsets: Sequence[str] | None
-    disabled_toolsets: Sequence[str] | None
-    verbose_logging: bool
-    quiet_mode: bool
-    session_id: str | None
-    folder: str | Path | None
-    workspace: str | Path | None
-    save_trajectories: bool
-    ephemeral_system_prompt: str | None
-    prefill_messages: Sequence[Message] | None
-    tool_progress_callback: ToolProgress | None
-    stream_delta_callback: Callable[[str | None], object] | None
-    approval_callback: Callable[[str], str | bool] | None
-    clarify_callback: Callable[[str, Sequence[str]], str] | None
 
 
 class _ConversationRun(Struct, kw_only=True):
@@ -272,7 +231,7 @@ class AIAgent:
                 enabled=tuple(options.get("enabled_toolsets") or ()),
                 disabled=tuple(options.get("disabled_toolsets") or ()),
             ),
-            change=partial(_changed, _machine_settings(), options),
+            change=partial(changed_settings, machine_settings(), options),
             inject=_weakly(self),
             in_memory=options.get("folder") is None,
         )
@@ -293,7 +252,7 @@ class AIAgent:
             self._current = talk
             words = Submission(
                 agent=MAIN_AGENT,
-                source=SOURCE,
+                source=source_for(SOURCE, self._options),
                 input=_input(talk),
                 place=SessionTarget(session=session),
             )
@@ -407,50 +366,6 @@ def _weakly(agent: AIAgent) -> Callable[[ModelRequest], ModelRequest]:
         return request if found is None else found._inject(request)
 
     return inject
-
-
-def _machine_settings() -> LoadedSettings:
-    """What is set on this machine; a `UserError` if its limits cannot be read or cannot hold."""
-    loaded = load_settings(find_home(os.environ), os.environ)
-    for stop in loaded.stops:
-        raise stop
-    check_terminal(loaded, os.environ)
-    return loaded
-
-
-def _changed(loaded: LoadedSettings, options: AgentOptions, own: Settings) -> Settings:
-    """What the program says, over what its folder says, over what is set on this machine."""
-    machine = loaded.settings
-    settings = replace(own, **{name: _filled(own, machine, name) for name in _OF_THE_MACHINE})
-    agent = settings.agent
-    agent = replace(
-        agent,
-        max_turns=options.get("max_iterations") or agent.max_turns,
-        disabled_toolsets=agent.disabled_toolsets or machine.agent.disabled_toolsets,
-    )
-    terminal = settings.terminal
-    if options.get("folder") is None:  # nobody would find the container again
-        terminal = replace(terminal, container_persistent=False)
-    return replace(settings, model=_model_settings(loaded, options), agent=agent, terminal=terminal)
-
-
-def _filled(own: Settings, machine: Settings, name: str) -> Any:
-    """A setting; in a section, each key that the agent's folder leaves as it is."""
-    mine, other, plain = (getattr(each, name) for each in (own, machine, Settings()))
-    if not is_dataclass(plain):
-        return other if mine == plain else mine
-    keys = (field.name for field in fields(plain))
-    left = {key: getattr(other, key) for key in keys if getattr(mine, key) == getattr(plain, key)}
-    return replace(mine, **left)
-
-
-def _model_settings(loaded: LoadedSettings, options: AgentOptions) -> ModelSettings:
-    settings, provider, name = loaded.settings.model, options.get("provider"), options.get("model") or ""
-    if isinstance(provider, str) and provider != settings.provider:
-        settings = provider_model(provider, name, loaded)
-    elif name:
-        settings = model_at(name, settings, loaded)
-    return with_endpoint(settings, options.get("base_url") or "", options.get("api_key") or "")
 
 
 def _entries(records: Sequence[Record], now: datetime) -> list[Entry]:

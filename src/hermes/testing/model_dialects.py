@@ -131,8 +131,9 @@ def _message_fault(wire: Json) -> str:
         return "All tools have defer_loading set. At least one tool must be non-deferred."
     if any(tool.get("defer_loading") and "cache_control" in tool for tool in tools):
         return "A tool with defer_loading cannot have cache_control."
-    contents = [message["content"] for message in wire["messages"] if isinstance(message["content"], list)]
-    results = [block["content"] for blocks in contents for block in blocks if block["type"] == "tool_result"]
+    contents = [message["content"] for message in wire.get("messages", ())]
+    told = [block for content in contents if isinstance(content, list) for block in content]
+    results = [block["content"] for block in told if block["type"] == "tool_result"]
     for block in (block for result in results if isinstance(result, list) for block in result):
         if block["type"] == "tool_reference" and block["tool_name"] not in deferred:
             return f"Tool reference '{block['tool_name']}' has no corresponding tool definition"

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.providers import CUSTOM, PROVIDERS, ProviderSpec, find_provider, provider_at, split_model
 from hermes.domain.settings.declaring import Secret
@@ -92,6 +93,14 @@ def model_at(name: str, base: ModelSettings, loaded: LoadedSettings) -> ModelSet
 def provider_model(provider: str, model: str, loaded: LoadedSettings) -> ModelSettings:
     """How a model is reached at a provider, or the provider's usual one."""
     return _reached(ModelSettings(default=model, provider=provider), loaded.settings, loaded.variable)
+
+
+def with_routing(model: ModelSettings, routing: ProviderRouting) -> ModelSettings:
+    """The same model by way of these vendors, which OpenRouter alone lets one choose."""
+    spec = find_provider(model.provider) or provider_at(model.base_url)
+    if spec is None or spec.id != "openrouter":
+        raise UserError("Only OpenRouter lets one choose vendors.", hint="Name the provider openrouter.")
+    return replace(model, options=_plus_body(model.options, json.dumps({"provider": _routed(routing)})))
 
 
 def model_of(agent: AgentId, loaded: LoadedSettings) -> ModelSettings:
