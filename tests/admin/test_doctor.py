@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from hermes.admin.commands import doctor
 from hermes.admin.process.home_files import GATEWAY, hold_home
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
+from hermes.execution.sandboxes import ssh_machine
 from hermes.testing.backends import fake_probes
+from tests.execution.ssh_server import SshServer
 
 
 class Doctor:
@@ -140,3 +143,32 @@ def test_it_looks_for_itself(tmp_path: Path) -> None:
     told = json.loads(out.getvalue())
     names = {check["name"] for check in told["checks"]}
     assert code in (0, 1) and {"bubblewrap", "landlock", "settings", "files", "user"} <= names
+
+
+def test_it_connects_to_the_machine_of_ssh(patient: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    patient.works("bubblewrap")
+    server = SshServer()
+    config = patient.home / "config.yaml"
+    config.touch(0o600)
+    words = (
+        f"terminal: {{backend: ssh, ssh_host: 127.0.0.1, ssh_port: {server.port}, ssh_key: {server.key}}}\n"
+    )
+    config.write_text(words)
+    environ = {"PATH": os.environ["PATH"]}
+    try:
+        code, checks = patient.checks(**environ)
+        assert code == 0 and checks["ssh"]["detail"] == "127.0.0.1 lets us in"
+        server.make_key(server.folder / "other")
+        config.write_text(words.replace(str(server.key), str(server.folder / "other")))
+        code, checks = patient.checks(**environ)
+        assert code == 1 and checks["ssh"]["detail"].endswith("refused the login.")
+        assert "authorized_keys" in checks["ssh"]["remedy"]
+    finally:
+        server.close()
+    monkeypatch.setattr(ssh_machine, "_PROBE_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        words = words.replace(f", ssh_key: {server.key}", "")
+        config.write_text(words.replace(str(server.port), str(silent.getsockname()[1])))
+        code, checks = patient.checks(**environ)
+    assert code == 1 and "did not answer within 0.5 s" in checks["ssh"]["detail"]
+    assert "terminal.ssh_host" in checks["ssh"]["remedy"]

@@ -1,5 +1,6 @@
 """`hermes doctor`: whether commands can be held in here, and whether the home is safe. It starts each sandbox
-for a moment; a gateway that runs is asked which boundary it uses."""
+for a moment and connects to the machine of the backend `ssh`; a gateway that runs is asked which boundary it
+uses."""
 
 from __future__ import annotations
 
@@ -22,8 +23,11 @@ from hermes.app.agents.ladder import SandboxProbes, boundary_facts
 from hermes.app.agents.terminal_settings import nameless_machine, terminal_problems
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.settings.settings import AUTO
+from hermes.domain.ports.world import BackendRequest
+from hermes.domain.settings.settings import AUTO, Profile
 from hermes.execution.sandboxes.probe import SandboxProbe
+from hermes.execution.sandboxes.ssh_machine import NAME as SSH
+from hermes.execution.sandboxes.ssh_machine import probe_ssh
 from hermes.plugins import platform_manifests
 from hermes.state.home.homes import DATABASE_FILE, agent_home
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, LoadedSettings, load_settings
@@ -65,6 +69,7 @@ def run(command: CliCommand) -> int:
     facts = used or boundary_facts(loaded.settings, probes)
     checks = [
         *_sandbox_checks(probes, facts),
+        *_ssh_checks(home, environ, loaded),
         *_gateway_checks(live, probes),
         *_settings_checks(loaded, environ),
         *_file_checks(home, loaded),
@@ -99,6 +104,24 @@ def _sandbox_checks(
         yield DoctorCheck(name=probe.name, state=state, detail=detail, remedy=probe.remedy)
     if not probes:
         yield DoctorCheck(name="sandbox", state=CheckState.PROBLEM, detail="there is none on this system")
+
+
+def _ssh_checks(home: Path, environ: Mapping[str, str], loaded: LoadedSettings) -> Iterator[DoctorCheck]:
+    """Connects, if commands are to run on another machine."""
+    settings, machine = loaded.settings, loaded.settings.terminal.ssh_host
+    names = (settings.terminal.backend, *(route.backend for route in settings.routes))
+    if not machine or SSH not in (name.strip().lower() for name in names):
+        return
+    request = BackendRequest(
+        profile=Profile(agent=MAIN_AGENT, home=home, settings=settings),
+        workspace=home,
+        environ=environ,
+        share=lambda key, make: make(),
+    )
+    probe = asyncio.run(probe_ssh(request))
+    state = CheckState.OK if probe.works else CheckState.PROBLEM
+    detail = f"{machine} lets us in" if probe.works else probe.why
+    yield DoctorCheck(name=SSH, state=state, detail=detail, remedy=probe.remedy)
 
 
 def _gateway_checks(live: Mapping[str, Any] | None, probes: Sequence[SandboxProbe]) -> Iterator[DoctorCheck]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.ports.world import BackendRequest, Boundary, World
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 from hermes.execution.far.backend import FarBackend
 from hermes.execution.far.programs import run_program
 from hermes.execution.far.shipping import FarFacts, quoted
@@ -27,6 +28,8 @@ from hermes.execution.sandboxes.probe import SandboxProbe
 NAME = "ssh"
 _CONNECT_SECONDS = 10
 _PERSIST_SECONDS = 300
+_PROBE_SECONDS = 15.0
+_LOOK_AT = "See terminal.ssh_host and terminal.ssh_port, and whether a firewall stands between."
 _TOOL_ENV = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "SSH_AUTH_SOCK")
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _HOST = re.compile(r"[A-Za-z0-9_\[][A-Za-z0-9._:%\]-]{0,254}")
@@ -53,8 +56,8 @@ class SshPlace:
         self.tool_env.setdefault("PATH", _PATH)
         user = f"{settings.ssh_user}@" if settings.ssh_user else ""
         port = f":{settings.ssh_port}" if settings.ssh_port != 22 else ""
-        self._name = f"{user}{settings.ssh_host}{port}"
-        digest = hashlib.sha256(f"{request.home}|{self._name}".encode()).hexdigest()[:12]
+        self.name = f"{user}{settings.ssh_host}{port}"
+        digest = hashlib.sha256(f"{request.home}|{self.name}".encode()).hexdigest()[:12]
         self.states = request.home / "cache/shells" / f"ssh-{digest}"
         self._known_hosts = request.home / "ssh" / "known_hosts"
         runtime = environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
@@ -68,7 +71,7 @@ class SshPlace:
             home=facts.home,
             system=facts.system,
             shell=os.path.basename(facts.shell),
-            host=self._name,
+            host=self.name,
             boundary=Boundary.NONE,
         )
 
@@ -133,13 +136,13 @@ class SshPlace:
         if not settings.ssh_host:
             raise UserError("No machine is named for the backend ssh.", hint="Set terminal.ssh_host.")
         if not _HOST.fullmatch(settings.ssh_host) or not _USER.fullmatch(settings.ssh_user or "x"):
-            raise UserError(f"“{one_line(self._name, 60)}” is no host of ssh.", hint="Set terminal.ssh_host.")
+            raise UserError(f"“{one_line(self.name, 60)}” is no host of ssh.", hint="Set terminal.ssh_host.")
         if shutil.which("ssh", path=f"{self.tool_env['PATH']}:{_PATH}") is None:
             raise UserError("ssh is not installed here.", hint="Install openssh-client.")
         key = os.path.expanduser(settings.ssh_key)
         if key and not os.access(key, os.R_OK):
             raise UserError(
-                f"The key {one_line(key, 100)} for {self._name} is not there or cannot be read.",
+                f"The key {one_line(key, 100)} for {self.name} is not there or cannot be read.",
                 hint="Set terminal.ssh_key to the file with the private key.",
             )
         self._known_hosts.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -151,7 +154,7 @@ class SshPlace:
             )
 
     def _why(self, words: str) -> HermesError:
-        name, said = self._name, words.lower()
+        name, said = self.name, words.lower()
         port, host = self._settings.ssh_port, self._settings.ssh_host
         known = host if port == 22 else f"[{host}]:{port}"
         if "identification has changed" in said or "host key verification failed" in said:
@@ -190,16 +193,22 @@ def _read(path: Path) -> str:
 
 
 async def probe_ssh(request: BackendRequest) -> SandboxProbe:
-    """Whether the machine of the settings lets us in. It is no sandbox, so nothing chooses it by itself."""
-    place = SshPlace(request)
-    try:
-        await place.open()
-    except UserError as error:
-        return SandboxProbe(
-            name=NAME, boundary=Boundary.NONE, works=False, why=error.message, remedy=error.hint
-        )
-    except Unreachable as error:
-        return SandboxProbe(name=NAME, boundary=Boundary.NONE, works=False, why=f"{error}.")
-    finally:
-        await place.close()
-    return SandboxProbe(name=NAME, boundary=Boundary.NONE, works=True)
+    """Whether the machine of the settings lets us in. It is no sandbox, so nothing chooses it by itself. The
+    connection is one of its own: that of a gateway goes on."""
+    why, remedy = "", _LOOK_AT
+    with tempfile.TemporaryDirectory(prefix="hermes-ssh-") as runtime:
+        place = SshPlace(replace(request, environ={**request.environ, "XDG_RUNTIME_DIR": runtime}))
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS):
+                await place.open()
+        except UserError as error:
+            why, remedy = error.message, error.hint or ""
+        except Unreachable as error:
+            why = f"{error}."
+        except TimeoutError:
+            why = f"{place.name} did not answer within {_PROBE_SECONDS:g} s."
+        finally:
+            await place.close()
+    return SandboxProbe(
+        name=NAME, boundary=Boundary.NONE, works=not why, why=why, remedy=remedy if why else ""
+    )
