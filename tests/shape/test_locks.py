@@ -18,7 +18,7 @@ FOREIGN = [
     f"tests/foreign/{name}.lock"
     for name in (
         *("openai", "openai-1", "llm", "litellm", "frameworks", "llama-index", "node"),
-        *("telegram", "discord", "slack", "synapse", "matrix"),
+        *("telegram", "discord", "slack", "synapse", "matrix", "skills-ref"),
     )
 ]
 LOCKS = [
