@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import HostedAgent, RouteMatch, Settings
+from hermes.domain.word import field_names
 from hermes.state.settings.loader import load_settings
 from hermes.state.settings.reader import known_keys
 from hermes.state.settings.unsupported_limits import NARROWING, VARIABLES
@@ -24,14 +24,9 @@ def test_every_key_is_on_the_page() -> None:
 
 def test_every_field_says_what_it_means() -> None:
     for section in (Settings, HostedAgent, RouteMatch, PlatformSettings, *sections(Settings).values()):
-        for item in fields(section):
-            if item.name not in sections(Settings) and item.name not in (
-                "extra",
-                "secrets",
-                "trees",
-                "options",
-            ):
-                assert item.metadata["about"].doc, f"{section.__name__}.{item.name}"
+        for name in field_names(section):
+            if name not in (*sections(Settings), "extra", "secrets", "trees", "options"):
+                assert section.declared[name].about.doc, f"{section.__name__}.{name}"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import re
 import types
@@ -11,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 
+from hermes.domain.settings.declaring import is_section
+from hermes.domain.word import field_names
 from tests.shape.tree import FOLDERS, PACKAGE, ROOT, constant, load, sources
 
 # Keys that have no name of their own in the reference, and why.
@@ -45,14 +46,14 @@ def _expect(page: str, kind: str, words: Iterable[str]) -> None:
 def _keys(kind: type, prefix: str = "") -> Iterator[str]:
     """`model.default`, `agents.<name>.model`, `routes[].match.platform` … for every leaf."""
     hints = typing.get_type_hints(kind)
-    for field in dataclasses.fields(kind):
-        yield from _leaves(hints[field.name], prefix + field.name)
+    for name in field_names(kind):
+        yield from _leaves(hints[name], prefix + name)
 
 
 def _leaves(hint: object, path: str) -> Iterator[str]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    nested = [part for part in arguments if dataclasses.is_dataclass(part)]
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+    nested = [part for part in arguments if is_section(part)]
+    if is_section(hint):
         yield from _keys(hint, path + ".")
     elif origin in (dict, Mapping) and nested:
         yield from _leaves(nested[0], path + ".<name>")

@@ -14,7 +14,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from hermes.domain.gateway_event import SettingsAdopted
 from hermes.domain.settings.live import SettingsReport
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
+from hermes.domain.word import field_names, is_word
 from hermes.state.home.credentials import AUTH_FILE
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, LoadedSettings
 from hermes.state.settings.values import MEANWHILE
@@ -178,7 +178,7 @@ def refusal(error: UserError, more: str = "") -> UserError:
 def differences(old: Settings, new: Settings) -> list[str]:
     """The dotted keys whose values differ."""
     changed: list[str] = []
-    for name in (field.name for field in fields(Settings)):
+    for name in field_names(Settings):
         before, after = _parts(getattr(old, name)), _parts(getattr(new, name))
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             keys = dict.fromkeys((*before, *after))
@@ -190,8 +190,8 @@ def differences(old: Settings, new: Settings) -> list[str]:
 
 def _parts(value: Any) -> Any:
     """A section as a mapping."""
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if is_word(value):
+        return {name: getattr(value, name) for name in field_names(value)}
     return value
 
 

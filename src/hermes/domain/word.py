@@ -1,5 +1,5 @@
-"""What the words of the program are made of. A word is a frozen msgspec `Struct`; settings stay dataclasses,
-because they carry their own declaration. These functions take both."""
+"""What the words of the program are made of. A word is a frozen msgspec `Struct`; a few classes that need
+more of their fields are dataclasses. These functions take both."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
@@ -19,7 +18,7 @@ from hermes.domain.settings.fallback import FallbackEntry
 from hermes.domain.settings.manner import EFFORTS
 from hermes.domain.settings.providers import ProviderRouting
 from hermes.domain.settings.settings import ModelSettings, Settings
-from hermes.domain.word import replace
+from hermes.domain.word import field_names, is_word, replace
 from hermes.state.home.homes import find_home
 from hermes.state.settings.loader import LoadedSettings, load_settings
 from hermes.state.settings.model_access import model_at, provider_model, with_routing
@@ -115,9 +114,9 @@ def changed_settings(loaded: LoadedSettings, options: AgentOptions, own: Setting
 def _filled(own: Settings, machine: Settings, name: str) -> Any:
     """A setting; in a section, each key that the agent's folder leaves as it is."""
     mine, other, plain = (getattr(each, name) for each in (own, machine, Settings()))
-    if not is_dataclass(plain):
+    if not is_word(plain):
         return other if mine == plain else mine
-    keys = (field.name for field in fields(plain))
+    keys = field_names(plain)
     left = {key: getattr(other, key) for key in keys if getattr(mine, key) == getattr(plain, key)}
     return replace(mine, **left)
 
@@ -160,7 +159,7 @@ def _fallbacks(loaded: LoadedSettings, options: AgentOptions) -> list[FallbackEn
     given = options.get("fallback_model") or ()
     entries = []
     for entry in [given] if isinstance(given, Mapping) else given:
-        names = {field.name for field in fields(FallbackEntry)}
+        names = {*field_names(FallbackEntry)}
         if not entry.get("model") or entry.keys() - names:
             hint = f"Give a mapping with {', '.join(sorted(names))}."
             raise UserError("fallback_model names no model, or what is not known of one.", hint=hint)

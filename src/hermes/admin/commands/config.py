@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
-from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import list_some, one_line
+from hermes.domain.word import field_names, is_word
 from hermes.entry.desk import apply_settings
 from hermes.plugins import platform_manifests
 from hermes.state.files.subscriptions import WebhookSubscriptions
@@ -79,9 +79,9 @@ def plain(value: Any) -> Any:
         return "***" if value else ""
     if isinstance(value, StrEnum):
         return value.value
-    if is_dataclass(value):
+    if is_word(value):
         # What stands in `trees` stands flattened in `extra` and `secrets` as well.
-        names = [item.name for item in fields(value) if item.name not in ("trees", "options")]
+        names = [name for name in field_names(value) if name not in ("trees", "options")]
         return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items()}

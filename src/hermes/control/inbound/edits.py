@@ -7,7 +7,6 @@ the files of a message."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from datetime import datetime
 from functools import partial
 
@@ -30,7 +29,7 @@ from hermes.domain.rows import (
 from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import WITHDRAWN as MESSAGE_DELETED
 from hermes.domain.turn import Turn, TurnState
-from hermes.domain.word import replace
+from hermes.domain.word import field_names, replace
 
 _NO_MESSAGE = ignored("deletion of something that is no message to the agent")
 _MOST = 200
@@ -177,7 +176,7 @@ def move_chat(tx: Tx, source: Source, new: str, now: datetime) -> None:
 def words_on_settings(source: Source, new: str, settings: Settings) -> str:
     """What the operator has to change, whose settings still name the old id; nothing if no list does."""
     block = settings.block(source.address)
-    lists = {one.name: getattr(block, one.name) for one in fields(block) if one.name in _LISTS}
+    lists = {name: getattr(block, name) for name in field_names(block) if name in _LISTS}
     old = source.address.chat
     stale = [name for name, listed in lists.items() if old in listed and new not in listed]
     if not stale:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from hermes.domain.settings.declaring import setting
+from hermes.domain.settings.declaring import Section, setting
 
 PERIODS = ("day", "month", "total")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class Budget(Section, frozen=True, kw_only=True):
     """For whoever fits all of `person`, `agent` and `job`; none of them = everything together. A name with
     `*` in it gives each that fits a budget of their own. With a mistake in it, it lets nothing through."""
 

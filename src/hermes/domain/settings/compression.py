@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from hermes.domain.settings.declaring import setting
+from hermes.domain.settings.declaring import Section, setting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompressionSettings:
+class CompressionSettings(Section, frozen=True, kw_only=True):
     """Long conversations are compressed: old results of tools are cleared, then old messages summarised."""
 
     enabled: bool = setting(True, "Whether that happens by itself; `/compress` works anyway.")

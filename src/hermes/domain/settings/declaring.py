@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeGuard, TypeVar, cast, dataclass_transform
+
+from msgspec import NODEFAULT, Struct, StructMeta, field
 
 T = TypeVar("T")
 Names = tuple[str, ...]
@@ -46,8 +47,7 @@ class Secret:
         raise TypeError("a secret is not written down")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingDoc:
+class SettingDoc(Struct, frozen=True, kw_only=True):
     """What a setting means, which variables set it, and which values it takes.
 
     `form` names a further check: `url`, `timezone` or `patterns`. Where the default allows more than other
@@ -65,16 +65,42 @@ class SettingDoc:
     if_empty: str = ""
 
 
+class DeclaredSetting(Struct, frozen=True, kw_only=True):
+    """What `setting` gives a class until `Section` takes it apart; without a default, a value is needed."""
+
+    default: Any
+    about: SettingDoc
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+class _SectionMaker(StructMeta):
+    """Leaves msgspec the defaults of the settings, and keeps what else was said of them in `declared`."""
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> _SectionMaker:
+        declared = {key: value for key, value in namespace.items() if isinstance(value, DeclaredSetting)}
+        for key, setting in declared.items():
+            namespace[key] = field() if setting.default is NODEFAULT else setting.default
+        return super().__new__(cls, name, bases, namespace | {"declared": declared}, **options)
+
+
+class Section(Struct, metaclass=_SectionMaker, frozen=True, kw_only=True):
+    """A class of settings: a Struct whose fields are declared with `setting`."""
+
+    declared: ClassVar[dict[str, DeclaredSetting]]
+
+
+def is_section(kind: object) -> TypeGuard[type[Section]]:
+    return isinstance(kind, type) and issubclass(kind, Section)
+
+
 def setting(default: T, doc: str, *, env: str = "", **rules: Any) -> T:
-    """A dataclass field that is a setting. `env` lists its variables: `<P>` is the platform's prefix, `*` the
-    field's own name in capitals. `rules` are further fields of `SettingDoc`."""
+    """A field that is a setting. `env` lists its variables: `<P>` is the platform's prefix, `*` the field's
+    own name in capitals. `rules` are further fields of `SettingDoc`."""
     about = SettingDoc(doc=doc, env=tuple(env.split()), **rules)
-    if default == {}:
-        made: Any = field(default_factory=dict, metadata={"about": about})
-    else:
-        made = field(default=default, metadata={"about": about})
     # Typed as its default, so that the type checker holds it against the annotation.
-    return cast(T, made)
+    return cast(T, DeclaredSetting(default=default, about=about))
 
 
 def own_setting(default: T, doc: str, *, also: str = "", **rules: Any) -> T:

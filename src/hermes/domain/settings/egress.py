@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, setting
+from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, Section, setting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebsiteBlocklist:
+class WebsiteBlocklist(Section, frozen=True, kw_only=True):
     """Sites that agents do not reach."""
 
     enabled: bool = setting(False, "Whether the lists count.", instead=True)
@@ -18,8 +15,7 @@ class WebsiteBlocklist:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokeredSecret:
+class BrokeredSecret(Section, frozen=True, kw_only=True):
     """A secret that agents use without having it: they get a placeholder, and the gateway puts the value in
     on the way to the hosts it is bound to. With a mistake in it, it does not count at all."""
 

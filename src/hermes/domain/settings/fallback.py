@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hermes.domain.credential import PoolStrategy
-from hermes.domain.settings.declaring import Secret, setting
+from hermes.domain.settings.declaring import Secret, Section, setting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FallbackEntry:
+class FallbackEntry(Section, frozen=True, kw_only=True):
     """A model that answers when the agent's own cannot. With a mistake in it, it does not count."""
 
     provider: str = setting("", "Who serves it.")
@@ -19,8 +16,7 @@ class FallbackEntry:
     key_env: str = setting("", "A variable that holds its key.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolSettings:
+class PoolSettings(Section, frozen=True, kw_only=True):
     """How one of several credentials of a provider is chosen."""
 
     strategy: PoolStrategy = setting(

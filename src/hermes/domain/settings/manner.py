@@ -3,17 +3,14 @@ footer, and what differs by platform."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from hermes.domain.settings.declaring import Names, setting
+from hermes.domain.settings.declaring import Names, Section, setting
 
 EFFORTS = ("", "none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra")
 PROGRESS = ("off", "new", "all", "verbose")
 FOOTER_FIELDS = ("model", "context_pct", "tokens", "cost", "cwd")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Personality:
+class Personality(Section, frozen=True, kw_only=True):
     """How an agent speaks when it is asked to be like this. `name: text` is short for its `system_prompt`."""
 
     system_prompt: str = setting("", "What the model is told.")
@@ -27,23 +24,20 @@ class Personality:
         return "\n".join(part for part in told if part)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlatformHint:
+class PlatformHint(Section, frozen=True, kw_only=True):
     """What the model is told about a platform. `name: text` is short for `append`."""
 
     append: str = setting("", "Said beside what Hermes says about it.")
     replace: str = setting("", "Said in place of what Hermes says about its format.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReasoningOverride:
+class ReasoningOverride(Section, frozen=True, kw_only=True):
     """How hard one model thinks; `name: level` is short for it."""
 
     effort: str = setting("", "The level.", choices=EFFORTS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HumanDelay:
+class HumanDelay(Section, frozen=True, kw_only=True):
     """Pauses between the messages of one answer in a chat. `human_delay: natural` is short for its `mode`."""
 
     mode: str = setting(
@@ -63,8 +57,7 @@ class HumanDelay:
         return low / 1000, max(low, high) / 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeFooter:
+class RuntimeFooter(Section, frozen=True, kw_only=True):
     """A line under each answer in a chat. `runtime_footer: on` is short for `enabled`."""
 
     enabled: bool = setting(False, "Whether it is shown; `/footer` decides for one session.")
@@ -75,8 +68,7 @@ class RuntimeFooter:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlatformDisplay:
+class PlatformDisplay(Section, frozen=True, kw_only=True):
     """What one platform shows; what is empty is as for all."""
 
     tool_progress: str = setting("", "As `display.tool_progress`.", choices=("", *PROGRESS))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from hermes.domain.settings.declaring import setting
+from hermes.domain.settings.declaring import Section, setting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemorySettings:
+class MemorySettings(Section, frozen=True, kw_only=True):
     """What agents know beyond a session."""
 
     memory_enabled: bool = setting(True, "Whether agents keep notes of their work (MEMORY.md).")

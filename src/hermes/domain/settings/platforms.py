@@ -3,16 +3,24 @@ Access (`control/people`) and command tiers read it; a platform's own keys are i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
-from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, own_setting, setting
+from msgspec import field
+
+from hermes.domain.settings.declaring import (
+    EVERY_ONE,
+    NONE_LISTED,
+    Names,
+    Secret,
+    Section,
+    own_setting,
+    setting,
+)
 
 _RIGHTS: dict[str, Any] = {"instead": NONE_LISTED, "if_empty": "so the key has no rights"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKey:
+class ApiKey(Section, frozen=True, kw_only=True):
     """A further key of the HTTP API. One with a mistake in it has no rights at all."""
 
     key: Secret = setting(Secret(""), "The key itself.")
@@ -23,8 +31,7 @@ class ApiKey:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlatformSettings:
+class PlatformSettings(Section, frozen=True, kw_only=True):
     """What an operator said about one platform; `extra` and `secrets` hold the platform's own keys.
 
     A list in `extra` is joined with commas, a mapping in it is flattened with dots; `trees` holds what is

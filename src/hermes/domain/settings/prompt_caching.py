@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from hermes.domain.settings.declaring import setting
+from hermes.domain.settings.declaring import Section, setting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptCaching:
+class PromptCaching(Section, frozen=True, kw_only=True):
     """How prompts are cached where a service lets one choose."""
 
     cache_ttl: str = setting(

@@ -3,12 +3,10 @@ use. `EndpointOptions` is what follows from them for one endpoint."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from msgspec import Struct
 
 from hermes.domain.providers import CacheStyle, ReasoningField
-from hermes.domain.settings.declaring import NONE_LISTED, Names, Secret, setting
+from hermes.domain.settings.declaring import NONE_LISTED, Names, Secret, Section, setting
 
 
 class EndpointOptions(Struct, frozen=True, kw_only=True):
@@ -36,8 +34,7 @@ class EndpointOptions(Struct, frozen=True, kw_only=True):
 NO_ENDPOINT_OPTIONS = EndpointOptions()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderModel:
+class ProviderModel(Section, frozen=True, kw_only=True):
     """What you know of a model at this provider."""
 
     context_length: int | None = setting(None, "Tokens it reads and writes together.", least=1)
@@ -46,8 +43,7 @@ class ProviderModel:
     timeout_seconds: float | None = setting(None, "Seconds a call of it may take.", least=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderSettings:
+class ProviderSettings(Section, frozen=True, kw_only=True):
     """An endpoint of your own, used as `custom:<name>`; or, under the name of a provider that Hermes knows,
     what is different there. With a mistake in it, it does not count."""
 
@@ -71,8 +67,7 @@ class ProviderSettings:
     enabled: bool = setting(True, "Whether it may be used.", instead=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderRouting:
+class ProviderRouting(Section, frozen=True, kw_only=True):
     """Which vendors OpenRouter may use for a model."""
 
     only: Names = setting((), "The only vendors.", instead=NONE_LISTED)

@@ -6,16 +6,17 @@ classes, so a key that is not here is unknown."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from msgspec import NODEFAULT, Struct, field
 
 from hermes.domain.address import LOCAL_DOOR, SINGLE, Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.budgets import Budget
 from hermes.domain.settings.compression import CompressionSettings
-from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, SettingDoc, setting
+from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, Section, setting
 from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
 from hermes.domain.settings.fallback import FallbackEntry, PoolSettings
 from hermes.domain.settings.manner import (
@@ -58,8 +59,7 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None and text not in RESERVED_NAMES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSettings:
+class ModelSettings(Section, frozen=True, kw_only=True):
     """Which model answers. `model: some/name` is short for `model: {default: some/name}`."""
 
     default: str = setting("", "The model's name.", env="HERMES_MODEL HERMES_INFERENCE_MODEL")
@@ -90,8 +90,7 @@ class ModelSettings:
     """What `providers` and `provider_routing` say of the endpoint; no setting of its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelFactSettings:
+class ModelFactSettings(Section, frozen=True, kw_only=True):
     """What you know of a model; it counts before what Hermes knows. Prices are dollars per million tokens."""
 
     context_length: int | None = setting(None, "Tokens it reads and writes together.", least=1)
@@ -106,8 +105,7 @@ class ModelFactSettings:
     cache_floor: int | None = setting(None, "Tokens below which nothing is cached.", least=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuxiliaryModel:
+class AuxiliaryModel(Section, frozen=True, kw_only=True):
     """The model of a role beside the main one; what is empty is as for the main model."""
 
     enabled: bool = setting(True, "False: titles, or descriptions of pictures, are not made at all.")
@@ -120,8 +118,7 @@ class AuxiliaryModel:
     reasoning_effort: str = setting("", "How hard it thinks; empty = as it likes.", choices=EFFORTS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSettings:
+class AgentSettings(Section, frozen=True, kw_only=True):
     """How the agent works."""
 
     max_turns: int = setting(
@@ -171,8 +168,7 @@ class AgentSettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TerminalSettings:
+class TerminalSettings(Section, frozen=True, kw_only=True):
     """Where the commands of agents run."""
 
     backend: str = setting(
@@ -275,8 +271,7 @@ class TerminalSettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalSettings:
+class ApprovalSettings(Section, frozen=True, kw_only=True):
     """Who decides about dangerous actions, and for how long it may take."""
 
     mode: str = setting(
@@ -314,8 +309,7 @@ class ApprovalSettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CronSettings:
+class CronSettings(Section, frozen=True, kw_only=True):
     """How jobs run and what people get of them."""
 
     wrap_response: bool = setting(True, "Tell above and below an answer which job it is from.")
@@ -339,8 +333,7 @@ class CronSettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DisplaySettings:
+class DisplaySettings(Section, frozen=True, kw_only=True):
     """What people see while the agent works."""
 
     busy_input_mode: BusyMode = setting(
@@ -367,15 +360,11 @@ class DisplaySettings:
         None, "Show answers while they are written; empty = as `streaming.enabled` says."
     )
     personality: str = setting("", "How agents speak unless a session chose otherwise with `/personality`.")
-    runtime_footer: RuntimeFooter = field(
-        default_factory=RuntimeFooter,
-        metadata={"about": SettingDoc(doc="A line under each answer in a chat.")},
-    )
+    runtime_footer: RuntimeFooter = setting(RuntimeFooter(), "A line under each answer in a chat.")
     platforms: dict[str, PlatformDisplay] = setting({}, "What differs on a platform or account, by its name.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamingSettings:
+class StreamingSettings(Section, frozen=True, kw_only=True):
     """How an answer grows in a chat that can edit messages."""
 
     enabled: bool = setting(True, "Show the answer while it is being written.")
@@ -390,8 +379,7 @@ class StreamingSettings:
     cursor: str = setting(" ▉", "Shown at the end of an unfinished answer.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewaySettings:
+class GatewaySettings(Section, frozen=True, kw_only=True):
     """The gateway's own limits."""
 
     gather_seconds: float = setting(
@@ -431,8 +419,7 @@ class GatewaySettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostedAgent:
+class HostedAgent(Section, frozen=True, kw_only=True):
     """An agent that this gateway hosts beside `main`."""
 
     model: str = setting("", "Its model; empty = the gateway's.")
@@ -451,8 +438,7 @@ def _must_be(doc: str, **rules: Any) -> str | None:
     return setting(None, doc, if_empty="so the route does not count", **rules)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteMatch:
+class RouteMatch(Section, frozen=True, kw_only=True):
     """Exact strings that must all hold; what is not given matches everything."""
 
     platform: str | None = _must_be("The platform's name.")
@@ -482,12 +468,11 @@ class RouteMatch:
         return all(want is None or want == have for want, have in pairs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class Route(Section, frozen=True, kw_only=True):
     """What comes from there and names no agent goes to this one; routes are tried in their order."""
 
     match: RouteMatch
-    agent: AgentId = field(metadata={"about": SettingDoc(doc="The agent that answers.")})
+    agent: AgentId = setting(cast(AgentId, NODEFAULT), "The agent that answers.")
     toolsets: Names = setting(
         (),
         "The only toolsets for what comes from there; not set = the agent's, written and empty = none.",
@@ -512,8 +497,7 @@ DOORS = ("cli", LOCAL_DOOR, "api_server", "webhook", "cron", SCRIPT_DOOR)
 """What is no platform and may have toolsets of its own, as `platform_toolsets` names it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlatformToolsets:
+class PlatformToolsets(Section, frozen=True, kw_only=True):
     """The toolsets of one platform."""
 
     toolsets: Names = setting(
@@ -524,8 +508,7 @@ class PlatformToolsets:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggingSettings:
+class LoggingSettings(Section, frozen=True, kw_only=True):
     """What is written to the log."""
 
     level: str = setting(
@@ -533,8 +516,7 @@ class LoggingSettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSettings:
+class SessionSettings(Section, frozen=True, kw_only=True):
     """What is kept of sessions, and for how long."""
 
     write_json: bool = setting(
@@ -553,8 +535,7 @@ class ResetMode(StrEnum):
     BOTH = "both"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResetSettings:
+class ResetSettings(Section, frozen=True, kw_only=True):
     """When the next message of a chat begins a new session by itself."""
 
     mode: ResetMode = setting(
@@ -569,8 +550,7 @@ class ResetSettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuickCommand:
+class QuickCommand(Section, frozen=True, kw_only=True):
     """A slash command of your own: another command under a new name, or a shell command that is run where the
     agent runs its own, with the same approvals."""
 
@@ -579,8 +559,7 @@ class QuickCommand:
     target: str = setting("", "For `alias`: the slash command, with its arguments.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecuritySettings:
+class SecuritySettings(Section, frozen=True, kw_only=True):
     """What agents may reach, and what is kept from people and models."""
 
     allow_private_urls: bool = setting(
@@ -598,10 +577,7 @@ class SecuritySettings:
     egress_proxy: str = setting(
         "", "A proxy to the open network: `http://127.0.0.1:3128` or `socks5://127.0.0.1:1080`."
     )
-    website_blocklist: WebsiteBlocklist = field(
-        default_factory=WebsiteBlocklist,
-        metadata={"about": SettingDoc(doc="Sites that agents do not reach.")},
-    )
+    website_blocklist: WebsiteBlocklist = setting(WebsiteBlocklist(), "Sites that agents do not reach.")
     broker: dict[str, BrokeredSecret] = setting({}, "Secrets that agents use without having them, by name.")
     redact_secrets: bool = setting(
         True,
@@ -610,15 +586,13 @@ class SecuritySettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginOptions:
+class PluginOptions(Section, frozen=True, kw_only=True):
     """What one plugin is told, in words that only it knows; values of keys like `api_key` are secrets."""
 
     values: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginSettings:
+class PluginSettings(Section, frozen=True, kw_only=True):
     """Which of the installed plugins are used. One is named by its package, or an entry of it like
     `tools:weather`."""
 
@@ -640,8 +614,7 @@ class PluginSettings:
         return not self.enabled or not {*names, "*"}.isdisjoint(self.enabled)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Section, frozen=True, kw_only=True):
     """Everything that was said in `config.yaml`, `.env` and the environment."""
 
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -758,8 +731,7 @@ class Settings:
         return self.platforms.get(name) or PlatformSettings()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(Struct, frozen=True, kw_only=True):
     """An agent's identity on this machine: its id, its folder, its settings."""
 
     agent: AgentId

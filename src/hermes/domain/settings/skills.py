@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from hermes.domain.settings.declaring import EVERY_ONE, Names, setting
+from hermes.domain.settings.declaring import EVERY_ONE, Names, Section, setting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlatformSkills:
+class PlatformSkills(Section, frozen=True, kw_only=True):
     """What a platform does without."""
 
     disabled: Names = setting((), "Skills that are not offered there; `*` = none is.", instead=EVERY_ONE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillSettings:
+class SkillSettings(Section, frozen=True, kw_only=True):
     """What agents can learn from folders with a `SKILL.md`."""
 
     disabled: Names = setting((), "Skills that agents do without, by name; `*` = all.", instead=EVERY_ONE)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hermes.domain.deferral import BUDGET, LoadRule
-from hermes.domain.settings.declaring import Names, setting
+from hermes.domain.settings.declaring import Names, Section, setting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolLoading:
+class ToolLoading(Section, frozen=True, kw_only=True):
     """Which tools a new session is told of in full; it finds all others with `tool_search`."""
 
     defer: str = setting(

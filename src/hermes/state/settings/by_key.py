@@ -164,7 +164,7 @@ def value_at(settings: Settings, key: str, platforms: PlatformNames = BUILT_IN) 
         if isinstance(held, dict):
             held = held.get(part)
         else:
-            held = getattr(held, part) if part in getattr(held, "__dataclass_fields__", ()) else None
+            held = getattr(held, part) if part in getattr(held, "__struct_fields__", ()) else None
     if held is None:
         find_key(key, platforms=platforms)
     return held.disabled if isinstance(held, PlatformSkills) else held  # written as a list

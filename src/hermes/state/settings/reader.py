@@ -6,9 +6,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import is_dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from hermes.domain.address import SourceKind, account_problem
 from hermes.domain.entry_points import entry_points
@@ -16,7 +15,7 @@ from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.providers import find_provider
 from hermes.domain.settings import settings as declared
 from hermes.domain.settings.budgets import Budget
-from hermes.domain.settings.declaring import NONE_LISTED, Secret
+from hermes.domain.settings.declaring import NONE_LISTED, Secret, Section, is_section
 from hermes.domain.settings.egress import BrokeredSecret
 from hermes.domain.settings.fallback import FallbackEntry, PoolSettings
 from hermes.domain.settings.manner import (
@@ -48,11 +47,7 @@ from hermes.state.settings.names import (
 from hermes.state.settings.secrets import looks_like_placeholder, password_in
 from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-
-S = TypeVar("S", bound="DataclassInstance")
+S = TypeVar("S", bound=Section)
 API_SERVER = "api_server"
 _HTTP_KEYS = own_keys(API_SERVER, ())
 _TABLES = """agents auxiliary budgets models providers platforms quick_commands reset_by_type
@@ -217,7 +212,7 @@ class SettingsReader:
 
     def read(self, spec: values.SettingSpec, node: YamlNode, path: str) -> Any:
         """What one field holds."""
-        if not is_dataclass(spec.kind):
+        if not is_section(spec.kind):
             return self.value(spec, node, path)
         if spec.holder is tuple:
             return self.fallbacks(node, path) if spec.kind is FallbackEntry else self.routes(node, path)

@@ -7,15 +7,14 @@ import math
 import re
 import types
 import typing
-from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from msgspec import Struct
+from msgspec import NODEFAULT, Struct
 
 from hermes.domain.pattern_size import why_too_large
-from hermes.domain.settings.declaring import Secret, SettingDoc
+from hermes.domain.settings.declaring import DeclaredSetting, Secret, Section, SettingDoc, is_section
 from hermes.domain.text import one_line, plain_braces
 from hermes.domain.word import replace
 from hermes.state.home.findings import nearest
@@ -46,40 +45,48 @@ class SettingSpec(Struct, frozen=True, kw_only=True):
         return self.holder is tuple
 
 
+_UNDECLARED = DeclaredSetting(default=NODEFAULT, about=SettingDoc(doc=""))
+
+
 @cache
-def specs(section: type) -> dict[str, SettingSpec]:
+def specs(section: type[Section]) -> dict[str, SettingSpec]:
     """Everything that a settings class holds, by name."""
-    hints = typing.get_type_hints(section)
-    read = [(item, hints[item.name]) for item in fields(section)]
+    declared = section.declared
     return {
-        item.name: _spec(item, hint) for item, hint in read if "about" in item.metadata or is_dataclass(hint)
+        name: _spec(name, declared.get(name, _UNDECLARED), hint)
+        for name, hint in typing.get_type_hints(section).items()
+        if name in declared or is_section(hint)
     }
 
 
 @cache
-def knobs(section: type) -> dict[str, SettingSpec]:
+def knobs(section: type[Section]) -> dict[str, SettingSpec]:
     """The values of a settings class, by name."""
-    return {name: spec for name, spec in specs(section).items() if not is_dataclass(spec.kind)}
+    return {name: spec for name, spec in specs(section).items() if not is_section(spec.kind)}
 
 
 @cache
-def sections(section: type, holder: type | None = None) -> dict[str, type]:
+def sections(section: type[Section], holder: type | None = None) -> dict[str, type[Section]]:
     """The settings classes inside a settings class, by the name of their field; with `dict`, those of which
     it holds any number, each under a name of its own."""
     held = specs(section).items()
-    return {name: spec.kind for name, spec in held if is_dataclass(spec.kind) and spec.holder is holder}
+    return {name: spec.kind for name, spec in held if is_section(spec.kind) and spec.holder is holder}
 
 
-def _spec(item: Field[Any], hint: Any) -> SettingSpec:
+def _spec(name: str, declared: DeclaredSetting, hint: Any) -> SettingSpec:
     if isinstance(hint, types.UnionType):
         hint = typing.get_args(hint)[0]
     holder = typing.get_origin(hint)
     if holder is not None:
         hint = typing.get_args(hint)[1 if holder is dict else 0]
-    about = item.metadata.get("about", SettingDoc(doc=""))
-    about = replace(about, env=tuple(variable.replace("*", item.name.upper()) for variable in about.env))
-    kind = getattr(hint, "__supertype__", hint)
-    return SettingSpec(name=item.name, kind=kind, holder=holder, default=item.default, about=about)
+    variables = tuple(variable.replace("*", name.upper()) for variable in declared.about.env)
+    return SettingSpec(
+        name=name,
+        kind=getattr(hint, "__supertype__", hint),
+        holder=holder,
+        default=declared.default,
+        about=replace(declared.about, env=variables),
+    )
 
 
 MEANWHILE = "Until you fix it, "
@@ -96,7 +103,7 @@ class WrongValue(Exception):
         if meant:
             self.remedy = f"Did you mean “{meant}”?"
         else:
-            self.remedy = "" if used is MISSING else f"{MEANWHILE}{shown(used)} is used."
+            self.remedy = "" if used is NODEFAULT else f"{MEANWHILE}{shown(used)} is used."
         super().__init__(self.expected)
 
 
