@@ -11,6 +11,7 @@ from hermes.control.jobs.editing import JobSpec
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn.budgets import BudgetSpent
 from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.call_options import CallOptions
 from hermes.domain.event import Entry, Failed, calls_in
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.job import RunState
@@ -19,7 +20,8 @@ from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.store import Tx
 from hermes.domain.settings.budgets import Budget
 from hermes.domain.settings.settings import CronSettings, GatewaySettings, Settings
-from hermes.domain.turn import TurnInput
+from hermes.domain.turn import Cause, ReplyPlace, TurnInput
+from hermes.domain.word import replace
 from hermes.testing.api import ApiWorld
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import PATIENCE, Journey, open_settings
@@ -252,3 +254,37 @@ async def test_who_leaves_before_the_last_word_has_spent_all_the_same(tmp_path: 
             told = await api.get("/v1/usage?by=person")
             assert [line["calls"] for line in told.json["groups"]] == [3]
             assert all(line["prompt_tokens"] > 1000 for line in told.json["groups"])
+
+
+async def test_a_webhook_that_is_answered_in_a_chat_is_held_to_the_budget(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path, settings=settings(all=Budget(calls=2))) as chat:
+        for number in range(5):
+            address = Address(platform="webhook", account="ci", chat=f"d{number}")
+            words = Submission(
+                agent=MAIN_AGENT,
+                source=Source(address=address, kind=SourceKind.WEBHOOK, user="ci"),
+                input=TurnInput(text=f"hook {number}"),
+                place=SessionTarget(session=SessionId(f"w{number}"), begin=True),
+                reply=ReplyPlace(to=Address(platform="fake", chat="1")),
+                cause=Cause.WEBHOOK,
+            )
+            await chat.gateway.submit(words)
+            await chat.until_idle()
+        assert len(chat.model.requests) == 2
+        assert [row[3] for row in (await chat.database.read(rows))[0]] == [2]
+
+
+async def test_a_reply_that_is_ended_at_a_word_is_a_call(tmp_path: Path) -> None:
+    """Where the service does not know such words, the reply ends here and is billed there."""
+    chosen = settings(all=Budget(calls=2))
+    async with Journey(folder=tmp_path, script=lambda request: say("one STOP two"), settings=chosen) as chat:
+        refused = 0
+        for number in range(5):
+            words = submission(number)
+            given = replace(words.input, options=CallOptions(stop=("STOP",)))
+            try:
+                await chat.gateway.submit(replace(words, input=given))
+            except BudgetSpent:
+                refused += 1
+            await chat.until_idle()
+        assert (len(chat.model.requests), refused) == (2, 3)

@@ -267,7 +267,7 @@ class AgentLoop:
             if made is not None:
                 yield (made,)
                 return
-        limits = self._limits
+        limits, estimate = self._limits, partial(self._estimate, run, request)
         speech = ReplyStream(
             provider=self._provider,
             clock=self._clock,
@@ -275,8 +275,8 @@ class AgentLoop:
             patience=_patience(run, limits.patience),
             links=self._link_filter(run),
             late=run.late,
+            estimate=estimate,
         )
-        estimate = partial(self._estimate, run, request)
         run.call.estimate = estimate
         async for live in speech.hear(request, run.scope):
             yield live
@@ -376,6 +376,8 @@ def _broken_off(speech: ReplyStream, estimate: Callable[[int], Usage]) -> tuple[
     fault = speech.fault
     cause = FaultCause(kind=fault.kind, detail=fault.message, quote=fault.quote, retry_at=fault.until)
     failed = Failed(reason=fault_sentence(fault), cause=cause)
+    if fault.kind is FaultKind.FILTERED and not speech.heard:
+        return (replace(failed, usage=estimate(0)),)
     if not speech.heard:
         return (failed,)
     return (speech.broken, replace(failed, usage=estimate(len(speech.heard))))

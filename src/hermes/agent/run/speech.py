@@ -20,6 +20,7 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
 from hermes.domain.event import Ending, Live, ModelSaid, Notice, Retrying, TextDelta, ThoughtDelta
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider, Scope, nobody_hears
+from hermes.domain.usage import Usage, sum_usage
 from hermes.domain.word import replace
 
 _SHORTEST_RESTART = 4
@@ -98,7 +99,8 @@ class StopFilter:
 
 class ReplyStream:
     """`reply` is the reply, `cut` if it reached a limit of its length; without one `fault` is why, and
-    `said` is what was said before. `links` makes what its words pass on their way to people."""
+    `said` is what was said before. `links` makes what its words pass on their way to people; `estimate` tells
+    what a call took whose end nobody heard."""
 
     def __init__(
         self,
@@ -109,7 +111,10 @@ class ReplyStream:
         patience: RetryBackoff,
         links: Callable[[], LinkFilter] | None = None,
         late: Callable[[Live], None] = nobody_hears,
+        estimate: Callable[[int], Usage] = lambda heard: Usage(),
     ) -> None:
+        self._estimate = estimate
+        self._lost: list[Usage] = []
         self._provider = provider
         self._late = late
         self._seam = OverlapFilter("")
@@ -169,8 +174,8 @@ class ReplyStream:
                 for live in self._live(piece, seam):
                     yield live
                 if self._stops is not None and self._stops.hit and not isinstance(piece, ModelEnd):
-                    # What comes after it is not wanted: the call ends with its run.
-                    piece = ModelEnd()
+                    # What comes after it is not wanted: the call ends with its run, and is billed.
+                    piece = ModelEnd(usage=self._estimate(len(self.heard)), model=request.model)
                 if isinstance(piece, ModelEnd):
                     for live in self._flushed():
                         yield live
@@ -179,6 +184,8 @@ class ReplyStream:
             if fault is not None and fault.elsewhere and moves < _MOST_MOVES:
                 tries, moves = 0, moves + 1
                 continue
+            if len(self.heard) > len(heard):
+                self._lost.append(self._estimate(len(self.heard) - len(heard)))
             tries += 1
             if fault is None or not self._may_pass(fault) or tries > self._retries:
                 self.fault = fault or self.fault
@@ -272,7 +279,7 @@ class ReplyStream:
             thought_late=self._thought_late,
             model=end.model,
             ending=Ending.CALLS if end.calls else end.ending,
-            usage=end.usage,
+            usage=sum_usage((*self._lost, end.usage)) if self._lost else end.usage,
             kept=end.kept,
             links_cut=self._links is not None and self._links.cut,
             via=end.via,

@@ -165,7 +165,7 @@ class SubmitTurn(Struct, frozen=True, kw_only=True):
             tx.bindings.bind(key, session.id, words.source, self.now)
         turn, claim = self._turn(session), None
         self._hold(tx, turn, session)
-        if self.epoch is None or standing.busy:
+        if self.epoch is None or standing.busy or self._is_claimed(turn):
             tx.turns.add(turn)
         else:
             used = self._used(tx, session, begun)
@@ -178,9 +178,12 @@ class SubmitTurn(Struct, frozen=True, kw_only=True):
         submitted = turn if claim is None or claim.turn is None else claim.turn
         return SubmittedTurn(turn=submitted, request=request, begun=begun, news=news, claim=claim)
 
+    def _is_claimed(self, turn: Turn) -> bool:
+        """What is answered in a chat is held to a budget when its actor claims it, and refused there."""
+        return self.budgets is not None and turn.reply is not None and turn.input.action.calls_model
+
     def _hold(self, tx: Tx, turn: Turn, session: Session) -> None:
-        """Who waits for the answer is told at once that a budget is spent, and nothing is stored. What is
-        answered in a chat is refused there, when it is claimed."""
+        """Who waits for the answer is told at once that a budget is spent, and nothing is stored."""
         if self.budgets is None or turn.reply is not None or not turn.input.action.calls_model:
             return
         refused = self.budgets.take(tx, turn, session)

@@ -8,19 +8,22 @@ What fails is tried again later, and nothing is removed."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 
 from hermes.control.core import GatewayCore
+from hermes.control.turn.budgets import gate_of
 from hermes.control.turn.claim import told_before
 from hermes.control.workers import Workers
 from hermes.domain.errors import UserError
-from hermes.domain.event import Entry
+from hermes.domain.event import Entry, Summarised, UserSaid
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.agent import CompressionResult
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import PendingCompression
 from hermes.domain.session import Session, make_turn
+from hermes.domain.spending import Spender, turn_spender
 from hermes.domain.turn import BusyMode, Cause, TurnAction, TurnInput
 from hermes.domain.word import replace
 
@@ -83,6 +86,11 @@ class CompressionWorker:
         if found is None or runtime.compression is None:
             return
         session, entries = found
+        gate = gate_of(self._core, runtime) if self._core.live.now.budgets else None
+        spender = await runtime.store.read(partial(_spender, entries, self._agent))
+        if gate is not None and await runtime.store.read(lambda tx: gate.is_spent(tx, spender)):
+            await runtime.store.write(self._wait)
+            return
         result = None
         if runtime.compression.is_due(session, entries, (), {}):
             result = await runtime.compression.prepare(session, entries)
@@ -90,7 +98,14 @@ class CompressionWorker:
                 "compress.prepared session=%s before=%d after=%d", session.id, result.before, result.after
             )
         base = entries[-1].seq if entries else 0
-        if await runtime.store.write(lambda tx: self._settle(tx, session, base, result)):
+
+        def settle(tx: Tx) -> bool:
+            record = None if result is None else result.record
+            if gate is not None and isinstance(record, Summarised) and record.usage is not None:
+                gate.spend_beside(tx, spender, record.usage)
+            return self._settle(tx, session, base, result)
+
+        if await runtime.store.write(settle):
             self._ring_session(self._agent, self._session)
 
     def _look(self, tx: Tx) -> tuple[Session, list[Entry]] | None:
@@ -100,6 +115,12 @@ class CompressionWorker:
         if pending.made is not None and _waits(tx, pending):
             return None
         return session, tx.journal.read(session.id, told_before(tx, session.id))
+
+    def _wait(self, tx: Tx) -> None:
+        """A budget is spent: look again later."""
+        pending = tx.compressions.get(self._session)
+        if pending is not None:
+            tx.compressions.save(replace(pending, not_before=self._core.clock.now() + LONGEST_PAUSE))
 
     def _settle(self, tx: Tx, session: Session, base: int, result: CompressionResult | None) -> bool:
         """Store what was made with the turn that adds it; True if there is one."""
@@ -118,6 +139,13 @@ class CompressionWorker:
         given = TurnInput(action=TurnAction.SUMMARISE)
         tx.turns.add(make_turn(current, Cause.COMMAND, given, now, busy=BusyMode.STEER))
         return True
+
+
+def _spender(entries: Sequence[Entry], agent: AgentId, tx: Tx) -> Spender:
+    """Who talked last pays for it."""
+    spoken = [entry.turn for entry in entries if isinstance(entry.record, UserSaid)]
+    turn = tx.turns.get(spoken[-1]) if spoken else None
+    return Spender(agent=agent) if turn is None else turn_spender(turn)
 
 
 def _waits(tx: Tx, pending: PendingCompression) -> bool:
