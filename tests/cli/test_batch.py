@@ -209,3 +209,17 @@ def test_toolsets_are_chosen_by_chance_and_always_alike() -> None:
     for wrong in ("file", "file=101", "file=-1", "=5", "file=x", "file=1,"):
         with pytest.raises(UserError):
             read_distribution(wrong)
+
+
+def everything(home: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
+
+
+async def test_samples_keep_no_ephemeral_words(home: Path, tmp_path: Path) -> None:
+    async with FakeModelServer([Reply(text="Fine.")] * 4) as server:
+        told = {"OPENAI_BASE_URL": server.base_url, "HERMES_MODEL": "fake-model"}
+        told["HERMES_EPHEMERAL_SYSTEM_PROMPT"] = "ephemeral-words"
+        ended = await ask(home, "batch", "run", str(dataset(tmp_path, 1)), **told)
+        assert ended.code == 0 and b"ephemeral-words" in server.requests[0].raw
+    kept = await asyncio.to_thread(everything, home)
+    assert b"item 0" in kept and b"ephemeral-words" not in kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.testing.model_server import FakeModelServer
 from tests import nursery
 from tests.cli.command import PATIENCE, ROOT, Said, environment, gateway, hermes
 
@@ -263,3 +265,28 @@ def test_a_terminal_of_another_character_set_gets_what_it_can_show(home: Path) -
         check=False,
     )
     assert '"nichts"' in wrong.stderr.decode("latin-1"), wrong
+
+
+@pytest.fixture
+def project(home: Path, tmp_path: Path) -> Path:
+    """A folder that has something to say, as the agent has."""
+    for file, words in ((home / "SOUL.md", "I am Ada."), (tmp_path / "p/AGENTS.md", "Tabs, never spaces.")):
+        file.parent.mkdir()
+        file.write_text(words)
+    return tmp_path / "p"
+
+
+async def test_rules_are_ignored_if_that_is_wanted(home: Path, project: Path) -> None:
+    def ask(*words: str, **told: str) -> None:
+        line = [sys.executable, "-P", "-m", "hermes", "-z", "hello", *words]
+        nursery.run(line, env=environment(home, **told), cwd=project, timeout=PATIENCE, check=True)
+
+    async with FakeModelServer() as server:
+        told = {"OPENAI_BASE_URL": server.base_url, "HERMES_MODEL": "fake-model"}
+        await asyncio.to_thread(ask, **told)
+        await asyncio.to_thread(ask, "--ignore-rules", **told)
+        systems = [request.messages[0]["content"] for request in server.requests if request.wire.get("tools")]
+    assert [("I am Ada." in system, "Tabs, never" in system) for system in systems] == [
+        (True, True),
+        (False, False),
+    ]

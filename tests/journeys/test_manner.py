@@ -11,6 +11,7 @@ import pytest
 from hermes.app.agents.manner import AgentManner, read_prefill
 from hermes.domain.errors import UserError
 from hermes.domain.manner import Manner
+from hermes.domain.model_facts import ModelFacts
 from hermes.domain.personalities import BUILT_IN, personality_words
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.manner import (
@@ -23,6 +24,7 @@ from hermes.domain.settings.manner import (
 )
 from hermes.domain.settings.settings import AgentSettings, DisplaySettings, Settings
 from hermes.domain.turn import Speaker
+from hermes.domain.usage import Usage
 from hermes.domain.word import replace
 from hermes.script.agent import AIAgent
 from hermes.testing.clock import FakeClock
@@ -196,3 +198,32 @@ def test_pauses_and_footer_fields() -> None:
     assert HumanDelay().bounds is None and HumanDelay(mode="natural", min_ms=1).bounds == (0.8, 2.5)
     assert HumanDelay(mode="custom", min_ms=300, max_ms=100).bounds == (0.3, 0.3)
     assert RuntimeFooter().fields == ("model", "context_pct", "tokens", "cost")
+
+
+async def test_the_footer_tells_what_an_answer_took(tmp_path: Path) -> None:
+    def script(request: object) -> Say:
+        return Say(text="forty-two", usage=Usage(prompt=12_000, completion=500))
+
+    facts = ModelFacts(window=50_000, price_in=3.0, price_out=15.0)
+    settings = open_settings(display=DisplaySettings(runtime_footer=RuntimeFooter(enabled=True)))
+    async with Journey(folder=tmp_path, script=script, facts=facts, settings=settings) as chat:
+        await ask(chat, "what?", "forty-two")
+        footer = chat.world.seen()[-1].splitlines()[-1]
+        assert footer == "scripted · 25 % of the window · 12k in, 500 out · $0.0435"
+
+
+def test_samples_keep_no_ephemeral_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMES_EPHEMERAL_SYSTEM_PROMPT", "ephemeral-words")
+    monkeypatch.chdir(tmp_path)
+    said = [{"role": "user", "content": "prefilled-question"}, {"role": "assistant", "content": "fine"}]
+    model = ScriptedModel(echo)
+    options = {"ephemeral_system_prompt": "ephemeral-option", "prefill_messages": said}
+    with AIAgent(provider=model, folder=tmp_path / "home", save_trajectories=True, **options) as agent:  # type: ignore[arg-type]
+        agent.run_conversation("hello", system_message="for-this-call-alone")
+        sample = json.dumps(agent.trajectory())
+    for words in ("ephemeral-words", "ephemeral-option", "for-this-call-alone"):
+        assert words in model.requests[0].system
+    kept = sample + (tmp_path / "trajectory_samples.jsonl").read_text()
+    assert "hello" in kept
+    for words in ("ephemeral", "prefilled-question", "for-this-call-alone"):
+        assert words not in kept

@@ -7,7 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from hermes.app.agents.references import AgentReferences
 from hermes.app.overrides import AppOverrides
 from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.event import Entry, UserSaid
@@ -141,6 +144,46 @@ async def test_too_much_is_refused_and_much_is_told(tmp_path: Path, project: Pat
     context = await told(tmp_path, "@file:a.txt", config=config % 1000)
     assert "left out, for they take about" in context and "word word" not in context
     assert "word word" in await told(tmp_path, "@file:a.txt", config=config % 3000)
+
+
+@pytest.mark.parametrize(("window", "warned"), [(3000, True), (8000, False)])
+async def test_a_quarter_of_the_window_is_warned_of(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, window: int, warned: bool
+) -> None:
+    made: list[Expansion] = []
+    expand = AgentReferences.expand
+
+    async def watched(self: AgentReferences, session: Session, turn: Turn) -> Expansion:
+        made.append(await expand(self, session, turn))
+        return made[-1]
+
+    monkeypatch.setattr(AgentReferences, "expand", watched)
+    (project / "a.txt").write_text("word " * 1000)
+    await told(tmp_path, "@file:a.txt", config=f"models: {{m: {{context_length: {window}}}}}\nmodel: m\n")
+    (expansion,) = made
+    assert [note[:32] for note in expansion.notes] == (["What you referred to takes about"] if warned else [])
+
+
+@pytest.mark.parametrize(
+    ("mime", "page", "there", "gone"),
+    [
+        ("text/html", "<h1>Title</h1><script>evil()</script><p>Words &amp; more</p>", "Words & more", "evil"),
+        ("application/json", '{"a": 1}', '{"a": 1}', "was not looked up"),
+        ("image/png", "PNG", "it is no text, but image/png", "stands for this"),
+    ],
+)
+async def test_a_page_is_read(
+    tmp_path: Path, project: Path, mime: str, page: str, there: str, gone: str
+) -> None:
+    async def serve(request: web.Request) -> web.Response:
+        return web.Response(text=page, content_type=mime)
+
+    site = web.Application()
+    site.router.add_get("/page", serve)
+    async with TestServer(site) as server:
+        config = "security: {allow_private_urls: true}\n"
+        context = await told(tmp_path, f"see @url:{server.make_url('/page')}", config=config)
+    assert there in context and gone not in context
 
 
 async def test_strangers_have_nothing_read(tmp_path: Path, project: Path) -> None:
