@@ -34,6 +34,7 @@ BENCHES = (
     "redaction",
     "danger",
     "history",
+    "memory_recall",
 )
 
 

@@ -9,7 +9,7 @@ from hermes.domain.memory import MemoryEntry, MemoryShelf
 from hermes.domain.text import storable
 from hermes.domain.word import replace
 from hermes.state.store.table import Columns, ScopedTable
-from hermes.state.store.tables.search import search_phrase
+from hermes.state.store.tables.search import COMMON, search_phrase
 
 _ENTRY = Columns(MemoryEntry, "memory", id="n")
 _SHELF = "agent = ? AND target = ? AND person = ?"
@@ -45,11 +45,14 @@ class MemoryTable(ScopedTable):
         if not phrase:
             return []
         marks = ", ".join("?" * len(persons))
+        # As in the search of what was said: ranking a word that most entries hold takes too long.
+        sql = "SELECT count(*) FROM (SELECT 1 FROM memory_words WHERE memory_words MATCH ? LIMIT ?)"
+        order = "m.n DESC" if self._db.value(sql, phrase, COMMON) >= COMMON else "rank"
         return _ENTRY.all(
             self._db,
             f"""WHERE n IN (SELECT m.n FROM memory_words JOIN memory m ON m.n = memory_words.rowid
             WHERE memory_words MATCH ? AND m.agent = ? AND (m.shared OR m.person IN ({marks}))
-            ORDER BY rank LIMIT ?) ORDER BY used_at DESC, n DESC""",
+            ORDER BY {order} LIMIT ?) ORDER BY used_at DESC, n DESC""",
             phrase, self._agent, *persons, limit,
         )  # fmt: skip
 

@@ -21,7 +21,7 @@ from hermes.state.store.tables.sessions import session_condition
 
 _BATCH = 1000
 _BATCHES_AT_ONCE = 4
-_COMMON = 2000
+COMMON = 2000
 _LONGEST_QUERY = 2048
 _MOST_WORDS = 32
 _OPERATORS = ("OR", "NOT", "AND")
@@ -73,7 +73,7 @@ class SearchTable(ScopedTable):
     def _match(self, index: str, phrase: str, limit: int, viewer: Viewer | SessionFilter) -> list[SearchHit]:
         # Ranking a word that is nearly everywhere costs hundreds of milliseconds; the newest are as good.
         sql = f"SELECT count(*) FROM (SELECT 1 FROM {index} WHERE {index} MATCH ? LIMIT ?)"
-        order = f"{index}.rowid DESC" if self._db.value(sql, phrase, _COMMON) >= _COMMON else "rank"
+        order = f"{index}.rowid DESC" if self._db.value(sql, phrase, COMMON) >= COMMON else "rank"
         seen, values = _seen_by(viewer)
         sql = f"""SELECT j.session, j.seq, j.at, s.title, j.kind, snippet({index}, 0, '', '', '…', 16)
             FROM {index} JOIN journal j ON j.n = {index}.rowid JOIN sessions s ON s.id = j.session
