@@ -146,7 +146,7 @@ async def test_too_much_is_refused_and_much_is_told(tmp_path: Path, project: Pat
     assert "word word" in await told(tmp_path, "@file:a.txt", config=config % 3000)
 
 
-@pytest.mark.parametrize(("window", "warned"), [(3000, True), (8000, False)])
+@pytest.mark.parametrize(("window", "warned"), [(2000, True), (8000, False)])
 async def test_a_quarter_of_the_window_is_warned_of(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, window: int, warned: bool
 ) -> None:
