@@ -11,6 +11,7 @@ import pytest
 
 from hermes.control.jobs.editing import JobAction, JobSpec
 from hermes.domain.address import SourceKind
+from hermes.domain.deferral import schema_size
 from hermes.domain.errors import UserError
 from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT
@@ -290,3 +291,30 @@ async def test_a_terminal_begins_with_skills(tmp_path: Path) -> None:
 async def settled(chats: Chats, turn: Turn) -> None:
     async for item in chats.api.app.gateway.watch(MAIN_AGENT, turn.id, 0):
         del item
+
+
+async def test_the_first_prompt_stays_small_whatever_is_installed(tmp_path: Path) -> None:
+    for number in range(40):
+        put(tmp_path / "home", f"a-rather-long-name-{number}", "x" * 5000)
+    async with Chats(tmp_path / "home") as chats:
+        await settled(chats, await chats.terminal(tmp_path).say("hi", "k1"))
+        request = chats.model.requests[-1]
+        size = len(request.system.encode()) + sum(map(schema_size, request.tools))
+        own = 3 * len(str(tmp_path))  # the prompt names folders, which tests make long
+        assert "a-rather-long-name-39" in request.system and size <= 8192 + own
+
+
+async def test_a_webhook_route_names_skills(tmp_path: Path) -> None:
+    put(tmp_path / "home", "greeting")
+    route = "{secret: INSECURE_NO_AUTH, prompt: 'do it', skills: [greeting]}"
+    config = CONFIG.replace("{fake:", f"{{webhook: {{extra: {{routes: {{r: {route}}}}}}}, fake:")
+    async with Chats(tmp_path / "home", config) as chats:
+        answer = await chats.api.post("/webhooks/r", {"a": 1})
+        assert answer.status == 202
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                if chats.model.requests:
+                    break
+                await asyncio.sleep(0.01)
+        said = next(entry.record for entry in chats.model.requests[-1].entries)
+        assert isinstance(said, UserSaid) and "Answer with: hello from the skill" in said.context

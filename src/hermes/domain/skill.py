@@ -16,8 +16,8 @@ from hermes.domain.errors import UserError
 from hermes.domain.text import closest, one_line
 
 SKILL_FILE = "SKILL.md"
-MOST_CATALOGUE = 1536
-"""Bytes of a prompt that tell which skills there are."""
+MOST_CATALOGUE = 1200
+"""Bytes of a prompt that tell which skills there are: with them and every tool it stays below 8 KB."""
 LONGEST_NAME, LONGEST_DESCRIPTION = 64, 1024
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 NAME_RULE = "Use up to 64 small letters, digits and single hyphens, like code-review."

@@ -46,6 +46,7 @@ from hermes.state.skills.shelf import SkillFault, SkillShelf, list_files, read_f
 log = logging.getLogger("hermes.skills")
 _GOOD_FOR = 1.0
 _MOST_PROJECTS = 32
+_LONG = 0.05
 _COPIES = ".hermes-skills"
 _NO_SKILLS = ToolsetLimit(disabled=("skills",))
 _OTHER_NAMES = {LOCAL_DOOR: "cli"}
@@ -130,8 +131,11 @@ class AgentSkills:
             return
         async with self._alone:
             if self._clock.monotonic() >= self._until:
+                began = self._clock.monotonic()
                 await asyncio.to_thread(self.scan)
-                self._until = self._clock.monotonic() + _GOOD_FOR
+                took = self._clock.monotonic() - began
+                # Thousands of folders are not looked through every second.
+                self._until = began + took + (_GOOD_FOR if took < _LONG else took * 20)
 
     @property
     def faults(self) -> tuple[SkillFault, ...]:
