@@ -6,18 +6,27 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from hermes.app.agents.skills import AgentSkills
 from hermes.control.jobs.editing import JobAction, JobSpec
-from hermes.domain.address import SourceKind
+from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.clock import SystemClock
 from hermes.domain.deferral import schema_size
 from hermes.domain.errors import UserError
 from hermes.domain.event import ToolFinished, UserSaid
-from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.job import RunState, RunStatus
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.ports.world import Backend
+from hermes.domain.ports.world import World as Place
+from hermes.domain.settings.settings import Profile, Settings
+from hermes.domain.skill import SkillChange
+from hermes.domain.tool import ToolContext
 from hermes.domain.turn import Turn
+from hermes.domain.word import replace
 from hermes.entry.terminal.door import SessionChoice, TerminalState
 from hermes.entry.terminal.served_door import ServedDoor, find_session_to_resume, local_caller
 from hermes.testing.api import ApiWorld
@@ -318,3 +327,61 @@ async def test_a_webhook_route_names_skills(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
         said = next(entry.record for entry in chats.model.requests[-1].entries)
         assert isinstance(said, UserSaid) and "Answer with: hello from the skill" in said.context
+
+
+class FarFiles:
+    """Files of a world that is not this machine's."""
+
+    def __init__(self) -> None:
+        self.written: dict[str, bytes] = {}
+
+    async def write(self, session: str, path: str, data: bytes, *, follow: bool = True) -> None:
+        assert not follow
+        self.written[path] = data
+
+
+class FarBackend:
+    def __init__(self) -> None:
+        self.files = FarFiles()
+
+    async def place(self, session: str) -> Place:
+        return Place(workspace="/work", home="/root", system="Linux", shell="sh", sandbox="docker")
+
+
+async def test_scripts_are_brought_to_a_world_of_its_own(tmp_path: Path) -> None:
+    folder = put(tmp_path, "greeting", "Run ${HERMES_SKILL_DIR}/scripts/hi.sh")
+    (folder / "scripts").mkdir()
+    (folder / "scripts" / "hi.sh").write_text("echo hi")
+    settings = Settings()
+    skills = AgentSkills(
+        Profile(agent=MAIN_AGENT, home=tmp_path, settings=settings), lambda: settings, SystemClock()
+    )
+    backend = FarBackend()
+    skills.backend = cast(Backend, backend)
+    told = await skills.view(call_of("s"), "greeting", "")
+    assert "Run /work/.hermes-skills/greeting/scripts/hi.sh" in told
+    assert backend.files.written == {"/work/.hermes-skills/greeting/scripts/hi.sh": b"echo hi"}
+
+
+async def test_a_job_of_a_stranger_changes_no_skill(tmp_path: Path) -> None:
+    put(tmp_path, "greeting")
+    settings = Settings()
+    skills = AgentSkills(
+        Profile(agent=MAIN_AGENT, home=tmp_path, settings=settings), lambda: settings, SystemClock()
+    )
+    zed = Source(address=Address(platform="fake", chat="zed"), kind=SourceKind.PRIVATE, user="Zed")
+    delete = SkillChange(action="delete", name="greeting")
+    with pytest.raises(UserError, match="Only the owner and admins"):
+        await skills.change(replace(call_of("s"), maker=zed), delete)
+    assert "Deleted greeting" in await skills.change(call_of("s"), delete)
+
+
+def call_of(session: str) -> ToolContext:
+    return ToolContext(
+        agent=MAIN_AGENT,
+        session=SessionId(session),
+        turn=TurnId("t"),
+        call_id=CallId("c"),
+        key="k",
+        output=lambda text: None,
+    )

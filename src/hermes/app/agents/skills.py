@@ -246,7 +246,7 @@ class AgentSkills:
         return plan, findings(plan.after or "", Scan.CONTEXT)
 
     async def change(self, context: ToolContext, change: SkillChange) -> str:
-        if not is_trusted(context.source, self._settings()):
+        if not all(is_trusted(person, self._settings()) for person in (context.source, context.maker)):
             raise UserError("Only the owner and admins may change skills.")
         plan, _ = await self.preview(change)
         async with self._alone:
