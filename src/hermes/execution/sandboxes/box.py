@@ -7,6 +7,7 @@ else is there (`shells`, `bin`, `lives`) is the gateway's, and inside at most re
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import marshal
@@ -17,7 +18,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -26,6 +27,7 @@ from msgspec import Struct, field
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ports.world import (
     BackendRequest,
+    Boundary,
     Command,
     CommandResult,
     ProcessView,
@@ -38,6 +40,7 @@ from hermes.execution.commands.served_files import ServedFiles
 from hermes.execution.commands.shell_commands import ShellCommands
 from hermes.execution.commands.shell_states import ShellStates
 from hermes.execution.sandboxes import seccomp
+from hermes.execution.sandboxes.cgroups import Cage
 from hermes.execution.sandboxes.interpreter import compile_sources
 
 log = logging.getLogger("hermes.sandbox")
@@ -228,6 +231,14 @@ def start_inside(
     )
 
 
+@contextlib.contextmanager
+def folders_to_try() -> Iterator[BoxFolders]:
+    with tempfile.TemporaryDirectory(prefix="hermes-probe-") as folder:
+        folders = BoxFolders(root=Path(os.path.realpath(folder)))
+        folders.prepare()
+        yield folders
+
+
 def try_launch(launch: Launch) -> str:
     """What a sandbox that was told to end at once complains of; empty if it got so far. Blocks."""
     ours, theirs = socket.socketpair()
@@ -244,35 +255,51 @@ def try_launch(launch: Launch) -> str:
     return one_line(lines[-1], 300) if lines else f"it ended with {started.returncode}"
 
 
-class SandboxBackend:
-    """A backend whose commands and files are both inside. `prepare` runs before each opening; what it raises
-    says why there is no sandbox. `release` runs after the end, and may block. `disk` is a folder here on the
-    disk that commands write to."""
+class SandboxOpening:
+    """What happens before and at each start of a sandbox, and after its end."""
 
-    def __init__(
-        self,
-        *,
-        world: World,
-        env: Mapping[str, str],
-        server: ForkServer,
-        folders: BoxFolders,
-        disk: Path,
-        limits: Limits,
-        prepare: Callable[[], Awaitable[None]],
-        release: Callable[[], None],
-    ) -> None:
+    def __init__(self, request: BackendRequest, name: str) -> None:
+        self.request = request
+        self.folders = folders_of(request, name)
+        self.limits = limits_of(request)
+        self.cage = Cage(
+            str(self.folders.passing), processes=self.limits.processes, memory=self.limits.memory
+        )
+
+    async def check(self) -> None:
+        """A `UserError` says why there is no such sandbox."""
+
+    def prepare(self) -> None:
+        """The same for what takes time to find out; makes what the sandbox needs. Blocks."""
+        find_shell()
+        check_workspace(self.request)
+        self.folders.prepare()
+
+    def launch(self, doors: Sequence[int], complaint: IO[bytes]) -> subprocess.Popen[bytes]:
+        """As `Launch`."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Blocks."""
+        self.cage.leave()
+        self.folders.end()
+
+
+class SandboxBackend:
+    """A backend whose commands and files are both inside."""
+
+    def __init__(self, opening: SandboxOpening, world: World, env: Mapping[str, str]) -> None:
+        self._opening = opening
         self._world = world
-        self._disk = disk
-        self._spared = limits.spared
+        self._disk = opening.request.workspace
+        self._spared = opening.limits.spared
         self._watcher: asyncio.Task[None] | None = None
         self._filled = False
-        self._server = server
-        self._prepare = prepare
-        self._release = release
-        transport = ForkTransport(server)
+        self._server = ForkServer(opening.launch, doors=2)
+        transport = ForkTransport(self._server)
         self._commands = ShellCommands(
             transport,
-            states=ShellStates(folders.shells, start=world.workspace, elsewhere=True),
+            states=ShellStates(opening.folders.shells, start=world.workspace, elsewhere=True),
             env=env,
             kept=f"{world.home}/{OUTPUT}",
             find_folder=self._find_folder,
@@ -284,7 +311,8 @@ class SandboxBackend:
         return self._commands.processes
 
     async def open(self) -> None:
-        await self._prepare()
+        await self._opening.check()
+        await asyncio.to_thread(self._opening.prepare)
 
     async def health(self) -> str:
         return ""
@@ -296,7 +324,7 @@ class SandboxBackend:
         if self._watcher is not None:
             self._watcher.cancel()
         await self._commands.close()
-        await asyncio.to_thread(self._release)
+        await asyncio.to_thread(self._opening.release)
 
     async def place(self, session: str = "") -> World:
         return self._world
@@ -349,5 +377,15 @@ def _free(folder: Path) -> int:
     return told.f_bavail * told.f_frsize
 
 
-def describe_system() -> str:
-    return f"{platform.system()} {platform.release()} ({platform.machine()})"
+def describe_world(
+    request: BackendRequest, sandbox: str, boundary: Boundary, workspace: str, home: str
+) -> World:
+    return World(
+        workspace=workspace,
+        home=home,
+        system=f"{platform.system()} {platform.release()} ({platform.machine()})",
+        shell="bash",
+        sandbox=sandbox,
+        boundary=boundary,
+        network=request.network,
+    )

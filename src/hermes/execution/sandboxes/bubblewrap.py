@@ -13,7 +13,6 @@ import os
 import shutil
 import stat
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,10 +21,9 @@ from typing import IO
 from msgspec import Struct
 
 from hermes.domain.errors import UserError
-from hermes.domain.ports.world import BackendRequest, Boundary, NetworkRules, World
+from hermes.domain.ports.world import BackendRequest, Boundary, NetworkRules
 from hermes.domain.settings.settings import TerminalSettings
 from hermes.domain.text import one_line
-from hermes.execution.commands.fork_server import ForkServer
 from hermes.execution.sandboxes import box
 from hermes.execution.sandboxes.cgroups import Cage
 from hermes.execution.sandboxes.interpreter import PLACE, Interpreter, moved_interpreter
@@ -140,69 +138,38 @@ class Walls(Struct, frozen=True, kw_only=True):
 
 def make_bubblewrap(request: BackendRequest) -> box.SandboxBackend:
     """The entry `bubblewrap` of the group `hermes.backends`."""
-    folders = box.folders_of(request, NAME)
-    opening = _Opening(request, folders)
-    world = World(
-        workspace=WORKSPACE,
-        home=HOME,
-        system=box.describe_system(),
-        shell="bash",
-        sandbox=NAME,
-        boundary=Boundary.SANDBOX,
-        network=request.network,
-    )
+    world = box.describe_world(request, NAME, Boundary.SANDBOX, WORKSPACE, HOME)
     return box.SandboxBackend(
-        world=world,
-        env=box.build_environment(request, HOME, _TOOLS),
-        server=ForkServer(opening.launch, doors=2),
-        folders=folders,
-        disk=request.workspace,
-        limits=opening.limits,
-        prepare=opening.prepare,
-        release=opening.release,
+        _BubblewrapOpening(request, NAME), world, box.build_environment(request, HOME, _TOOLS)
     )
 
 
-class _Opening:
-    """What happens before and at each start of a sandbox."""
+class _BubblewrapOpening(box.SandboxOpening):
+    _egress: Path | None = None
 
-    def __init__(self, request: BackendRequest, folders: box.BoxFolders) -> None:
-        self._request = request
-        self._folders = folders
-        self.limits = box.limits_of(request)
-        self.cage = Cage(str(folders.passing), processes=self.limits.processes, memory=self.limits.memory)
-        self._egress: Path | None = None
-
-    async def prepare(self) -> None:
-        network = self._request.network
+    async def check(self) -> None:
+        network = self.request.network
         if network.hosts and not network.open:
-            if self._request.open_egress is None:
+            if self.request.open_egress is None:
                 raise UserError("The gateway has no egress proxy for the hosts that this sandbox may reach.")
-            self._egress = await self._request.open_egress()
-        await asyncio.to_thread(self._prepare)
+            self._egress = await self.request.open_egress()
 
-    def _prepare(self) -> None:
-        find_bwrap(self._request.environ)
-        box.find_shell()
-        box.check_workspace(self._request)
-        _check_owner(self._request.workspace)
-        self._folders.prepare()
-
-    def release(self) -> None:
-        self.cage.leave()
-        self._folders.end()
+    def prepare(self) -> None:
+        find_bwrap(self.request.environ)
+        super().prepare()
+        _check_owner(self.request.workspace)
 
     def launch(self, doors: Sequence[int], complaint: IO[bytes]) -> subprocess.Popen[bytes]:
-        program = find_bwrap(self._request.environ)
+        program = find_bwrap(self.request.environ)
         egress = self._egress
         walls = Walls(
             program=program,
             abilities=_abilities(program),
             interpreter=moved_interpreter(),
-            workspace=os.path.realpath(self._request.workspace),
-            tools=str(self._folders.bin),
-            home=str(self._folders.home) if box.is_kept(self._request) else "",
-            network=self._request.network,
+            workspace=os.path.realpath(self.request.workspace),
+            tools=str(self.folders.bin),
+            home=str(self.folders.home) if box.is_kept(self.request) else "",
+            network=self.request.network,
             egress="" if egress is None else str(egress.parent),
             limits=self.limits,
         )
@@ -313,9 +280,7 @@ async def probe_bubblewrap(environ: Mapping[str, str], terminal: TerminalSetting
 
 def _try(environ: Mapping[str, str]) -> str:
     program = find_bwrap(environ)
-    with tempfile.TemporaryDirectory(prefix="hermes-probe-") as folder:
-        folders = box.BoxFolders(root=Path(os.path.realpath(folder)))
-        folders.prepare()
+    with box.folders_to_try() as folders:
         walls = Walls(
             program=program,
             abilities=_abilities(program),

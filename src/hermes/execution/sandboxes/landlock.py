@@ -10,17 +10,14 @@ import asyncio
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from hermes.domain.errors import UserError
-from hermes.domain.ports.world import BackendRequest, Boundary, World
+from hermes.domain.ports.world import BackendRequest, Boundary
 from hermes.domain.settings.settings import TerminalSettings
-from hermes.execution.commands.fork_server import ForkServer
 from hermes.execution.sandboxes import box, seccomp
-from hermes.execution.sandboxes.cgroups import Cage
 from hermes.execution.sandboxes.interpreter import own_interpreter
 from hermes.execution.sandboxes.landlock_rules import landlock_abi
 from hermes.execution.sandboxes.probe import SandboxProbe
@@ -35,44 +32,21 @@ _HINT = "Use bubblewrap or a container, or a kernel since 5.13 that is started w
 
 def make_landlock(request: BackendRequest, *, even_root: bool = False) -> box.SandboxBackend:
     """The entry `landlock` of the group `hermes.backends`. `even_root` = whoever starts it."""
-    folders = box.folders_of(request, NAME)
-    opening = _Opening(request, folders, even_root=even_root)
+    opening = _LandlockOpening(request, even_root=even_root)
     home = str(opening.home)
-    env = box.build_environment(request, home, str(folders.bin))
-    world = World(
-        workspace=str(request.workspace),
-        home=home,
-        system=box.describe_system(),
-        shell="bash",
-        sandbox=NAME,
-        boundary=Boundary.WEAK,
-        network=request.network,
-    )
-    return box.SandboxBackend(
-        world=world,
-        env=env | {"TMPDIR": str(folders.temporary)},
-        server=ForkServer(opening.launch, doors=2),
-        folders=folders,
-        disk=request.workspace,
-        limits=opening.limits,
-        prepare=opening.prepare,
-        release=opening.release,
-    )
+    env = box.build_environment(request, home, str(opening.folders.bin))
+    world = box.describe_world(request, NAME, Boundary.WEAK, str(request.workspace), home)
+    return box.SandboxBackend(opening, world, env | {"TMPDIR": str(opening.folders.temporary)})
 
 
-class _Opening:
-    """What happens before and at each start of a sandbox."""
-
-    def __init__(self, request: BackendRequest, folders: box.BoxFolders, *, even_root: bool) -> None:
-        self._request = request
+class _LandlockOpening(box.SandboxOpening):
+    def __init__(self, request: BackendRequest, *, even_root: bool) -> None:
+        super().__init__(request, NAME)
         self._even_root = even_root
-        self._folders = folders
-        self.limits = box.limits_of(request)
-        self.home = folders.home if box.is_kept(request) else folders.passing / "home"
-        self.cage = Cage(str(folders.passing), processes=self.limits.processes, memory=self.limits.memory)
+        self.home = self.folders.home if box.is_kept(request) else self.folders.passing / "home"
 
-    async def prepare(self) -> None:
-        network = self._request.network
+    async def check(self) -> None:
+        network = self.request.network
         if network.hosts and not network.open:
             raise UserError(
                 "landlock cannot hold commands to a list of hosts, only to all or none.",
@@ -80,21 +54,14 @@ class _Opening:
             )
         if why := why_unusable(even_root=self._even_root):
             raise UserError(f"{why}.", hint=_hint(why))
-        await asyncio.to_thread(self._prepare)
 
-    def _prepare(self) -> None:
-        box.find_shell()
-        box.check_workspace(self._request)
-        self._folders.prepare()
+    def prepare(self) -> None:
+        super().prepare()
         self.home.mkdir(mode=0o700, exist_ok=True)
 
-    def release(self) -> None:
-        self.cage.leave()
-        self._folders.end()
-
     def launch(self, doors: Sequence[int], complaint: IO[bytes]) -> subprocess.Popen[bytes]:
-        workspace, network = os.path.realpath(self._request.workspace), self._request.network.open
-        plan = _plan(self._folders, self.home, workspace, network=network, limits=self.limits)
+        workspace, network = os.path.realpath(self.request.workspace), self.request.network.open
+        plan = _plan(self.folders, self.home, workspace, network=network, limits=self.limits)
         argv = own_interpreter().start(plan, str(doors[0]), box.find_shell(), str(doors[1]))
         return box.start_inside(self.cage.enter(argv), doors, complaint)
 
@@ -161,9 +128,7 @@ def _hint(why: str) -> str:
 
 
 def _try() -> str:
-    with tempfile.TemporaryDirectory(prefix="hermes-probe-") as folder:
-        folders = box.BoxFolders(root=Path(os.path.realpath(folder)))
-        folders.prepare()
+    with box.folders_to_try() as folders:
         work = str(folders.temporary)
         plan = _plan(folders, folders.home, work, network=False, limits=box.Limits(), only_try=True)
 
