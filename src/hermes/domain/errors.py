@@ -125,7 +125,8 @@ _PASSING = frozenset({FaultKind.BUSY, FaultKind.LIMITED_UNTIL, FaultKind.BROKEN}
 class ModelFault(HermesError):
     """A model gave no answer. The words are safe to show; `hint` says what a person can do about it, `quote`
     what the service said. `after` (seconds) and `until` are what it said about trying again. `elsewhere` says
-    that another credential or model answers if the call is made again now."""
+    that another credential or model answers if the call is made again now; `model` is whose fault it is, if
+    not that of the model that was asked."""
 
     def __init__(
         self,
@@ -147,6 +148,7 @@ class ModelFault(HermesError):
         self.until = until
         self.only_this = only_this
         self.elsewhere = False
+        self.model = ""
 
     @property
     def is_passing(self) -> bool:

@@ -52,7 +52,7 @@ class ReplyAssembly(Struct, kw_only=True):
     call; words that may become one are held back until it is clear.
 
     The format sets `ending` or `fault` when the reply says how it ends, `done` when nothing more can come,
-    and `kept` to what its service wants back."""
+    `kept` to what its service wants back, and `refused` if the words are the model's refusal."""
 
     most_text: int = MOST_TEXT
     most_calls: int = MOST_CALLS
@@ -66,6 +66,7 @@ class ReplyAssembly(Struct, kw_only=True):
     usage: Usage = field(default_factory=Usage)
     answered_by: str = ""
     kept: Kept | None = None
+    refused: bool = False
     _text: str = ""
     _thought: str = ""
     _spoke: bool = False
@@ -161,6 +162,7 @@ class ReplyAssembly(Struct, kw_only=True):
             usage=self.usage,
             model=self.answered_by or self.model,
             kept=self.kept,
+            refused=self.refused,
         )
 
     # --- inside

@@ -107,6 +107,12 @@ def output_limit(request: ModelRequest, endpoint: ModelEndpoint) -> int | None:
     return min((most for most in limits if most is not None), default=None)
 
 
+def sampling(request: ModelRequest, endpoint: ModelEndpoint, *names: str) -> dict[str, object]:
+    """How words are drawn, as far as the model takes that: many that think do not."""
+    refused = ("temperature", "top_p") if "sampling" in endpoint.without else ()
+    return {name: getattr(request.options, name) for name in names if name not in refused}
+
+
 def refuse_options(request: ModelRequest, format: str, *names: str) -> None:
     """Options that a format has no word for are refused by their name."""
     for name in names:

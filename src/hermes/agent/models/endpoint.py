@@ -1,7 +1,8 @@
 """A model behind HTTP: its endpoint, and one call of it in a wire format that is given.
 
-One call is one request, and one more if the service refuses a feature that one can do without. Retrying, and
-going on after a break, is the loop's business: here everything that goes wrong becomes a `ModelFault`.
+One call is one request, and one more for each feature that the service refuses and one can do without.
+Retrying, and going on after a break, is the loop's business: here everything that goes wrong becomes a
+`ModelFault`.
 """
 
 from __future__ import annotations
@@ -95,24 +96,24 @@ class HttpProvider:
         await self._client.close()
 
     async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
-        """One call; made once more without a feature that the service refuses, if nothing was said yet."""
+        """One call; made once more without each feature that the service refuses, if nothing was said yet."""
         without = self._refused(request)
-        begun = False
-        try:
-            async for piece in self._answer(request, without):
-                begun = True
-                yield piece
-            return
-        except ModelFault as fault:
-            quirk = None if begun else quirk_of(fault)
-            if quirk is None or quirk.feature in without:
-                raise
-            log.info("model.refuses feature=%s model=%s", quirk.feature, one_line(request.model))
-        self._remember(request, quirk)
-        if quirk.notice:
-            yield Notice(text=quirk.notice.format(model=one_line(request.model, 60)))
-        async for piece in self._answer(request, without | {quirk.feature}):
-            yield piece
+        while True:
+            begun = False
+            try:
+                async for piece in self._answer(request, without):
+                    begun = True
+                    yield piece
+                return
+            except ModelFault as fault:
+                quirk = None if begun else quirk_of(fault)
+                if quirk is None or quirk.feature in without:
+                    raise
+                log.info("model.refuses feature=%s model=%s", quirk.feature, one_line(request.model))
+            self._remember(request, quirk)
+            without |= {quirk.feature}
+            if quirk.notice:
+                yield Notice(text=quirk.notice.format(model=one_line(request.model, 60)))
 
     def _refused(self, request: ModelRequest) -> frozenset[str]:
         """What this model, or this conversation, has to do without."""
@@ -132,7 +133,9 @@ class HttpProvider:
             self._features[request.model] = before | {quirk.feature}
 
     async def _answer(self, request: ModelRequest, without: frozenset[str]) -> AsyncIterator[ModelPiece]:
-        endpoint = replace(self._endpoint, without=without) if without else self._endpoint
+        endpoint = self._endpoint
+        if without:
+            endpoint = replace(endpoint, without=without, stream=endpoint.stream and "stream" not in without)
         reply = ReplyAssembly(
             most_text=max(0, MOST_TEXT - len(request.spoken)),
             model=request.model,

@@ -18,7 +18,7 @@ from msgspec import Struct
 from hermes.agent.models.pool import Pieces
 from hermes.agent.models.remedies import Remedy, calls_for
 from hermes.domain.clock import Clock
-from hermes.domain.errors import HermesError, ModelFault, as_model_fault
+from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
 from hermes.domain.event import Notice
 from hermes.domain.ids import TurnId
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
@@ -80,7 +80,7 @@ class FallbackProvider:
                 fault = as_model_fault(error)
                 following = self._following(request, place, fault)
                 if following is None:
-                    raise fault from error
+                    raise self._of_model(fault, request, place) from error
                 place, announced, why = following, False, fault.message
                 request.memory[_MEMORY] = _TurnModel(turn=turn, place=place, why=why)
                 if began:
@@ -101,6 +101,9 @@ class FallbackProvider:
 
     def _following(self, request: ModelRequest, place: int, fault: ModelFault) -> int | None:
         """Who goes on after this fault; None if it is for somebody else to deal with, or nobody is left."""
+        if place and fault.kind is FaultKind.TOO_LONG:
+            # The agent's own model may read all of it, and so may the next one.
+            return self._first(request, place)
         if fault.elsewhere or not calls_for(fault, Remedy.NEXT_MODEL, request.retries_left):
             return None
         self._failed[self._key(request, place)] = self._clock.now() + COOLDOWN
@@ -108,6 +111,15 @@ class FallbackProvider:
         name = "none" if following is None else self._chain[following - 1].model
         log.warning("model.fallback kind=%s from=%s to=%s", fault.kind, self._name(request, place), name)
         return following
+
+    def _of_model(self, fault: ModelFault, request: ModelRequest, place: int) -> ModelFault:
+        """A model of the chain that reads too little says nothing about the agent's own."""
+        if place:
+            fault.model = self._name(request, place)
+            if fault.kind is FaultKind.TOO_LONG:
+                own, other = one_line(request.model, 60), one_line(fault.model, 60)
+                fault.message = f"{own} cannot answer now, and the conversation is too long for {other}."
+        return fault
 
     def _first(self, request: ModelRequest, after: int) -> int | None:
         """The first model behind that place that did not fail just now."""

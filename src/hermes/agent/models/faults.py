@@ -21,6 +21,9 @@ MOST_ERROR_BYTES = 64 * 1024
 _LONGEST_WAIT = 366 * 86_400.0
 _KEYS = re.compile(r"\b(?:sk|pk|key|tok|gsk|xai|AIza)[-_A-Za-z0-9*.]{6,}", re.IGNORECASE)
 _BEARER = re.compile(r"(?i)\bbearer\s+\S+")
+_RETRY_INFO = "RetryInfo"
+_NO_QUOTA = re.compile(r"\blimit: 0\b")
+_SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 _OVERLOADED = frozenset({429, 502, 503, 529})
 _ANSWERED = frozenset(range(600)) - _OVERLOADED
 """Statuses of a service that looked at the request; 0 is an error in a body that names no status."""
@@ -56,6 +59,7 @@ _OPENAI = "developers.openai.com/docs/guides/error-codes"
 _OPENROUTER = "openrouter.ai/docs/api/reference/errors-and-debugging"
 _ANTHROPIC = "platform.claude.com/docs/en/api/errors"
 _RESPONSES = "github.com/openai/openai-python, types/responses/response_error.py"
+_NO_TOOLS = _sentence("no endpoints found that support tool use", "does not support tools")
 _SEEN = "sentences of OpenAI, OpenRouter, Ollama, vLLM, llama.cpp and DeepSeek; there is no code for it"
 
 RULES: tuple[FaultRule, ...] = (
@@ -75,6 +79,12 @@ RULES: tuple[FaultRule, ...] = (
         source=f"{_ANTHROPIC}; github.com/anthropics/claude-code/issues/5300: 400 without credit",
     ),
     FaultRule(
+        kind=FaultKind.BUSY,
+        statuses={429},
+        codes=frozenset({_RETRY_INFO}),
+        source="github.com/RooCodeInc/Roo-Code/issues/3883: Gemini calls its limit per minute a quota",
+    ),
+    FaultRule(
         kind=FaultKind.NO_CREDIT,
         statuses={0, 429},
         codes=frozenset({"insufficient_quota", "credit_balance_exhausted"}),
@@ -84,15 +94,26 @@ RULES: tuple[FaultRule, ...] = (
     FaultRule(kind=FaultKind.TOO_LONG, statuses={413}, source="RFC 9110, 15.5.14"),
     FaultRule(
         kind=FaultKind.TOO_LONG,
-        codes=frozenset({"context_length_exceeded", "exceed_context_size_error", "request_too_large"}),
+        codes=frozenset(
+            {
+                "context_length_exceeded",
+                "exceed_context_size_error",
+                "request_too_large",
+                "model_max_prompt_tokens_exceeded",
+                "1261",
+            }
+        ),
         words=_sentence(
             "context.{0,20}(length|window|size|limit)",
             "maximum.{0,20}tokens",
             "too many tokens",
             "prompt is too long",
-            "exceeds?.{0,30}(context|tokens)",
+            "exceed(s|ed)?.{0,30}(context|tokens|token limit|max length)",
+            "maximum prompt length",
             "input is too long",
         ),
+        # xAI: github.com/cline/cline/issues/3120; Kimi: github.com/MoonshotAI/kimi-cli/issues/2011; Z.AI's
+        # 1261: github.com/mangowhoiscloud/geode/pull/668.
         # Together says so with 403 (docs.together.ai/docs/error-codes), llama.cpp with 400 or 500.
         source=f"{_OPENAI}; {_OPENROUTER}; github.com/ggml-org/llama.cpp/pull/15780",
     ),
@@ -163,6 +184,12 @@ RULES: tuple[FaultRule, ...] = (
         source=f"{_ANTHROPIC}: in a stream",
     ),
     FaultRule(kind=FaultKind.BROKEN, statuses={0, *range(500, 600)}, source=f"{_OPENAI}; {_OPENROUTER}"),
+    FaultRule(
+        kind=FaultKind.NO_MODEL,
+        statuses={400, 404},
+        words=_NO_TOOLS,
+        source="OpenRouter (404) and Ollama (400), for a model that takes no tools",
+    ),
     FaultRule(
         kind=FaultKind.NO_MODEL,
         codes=frozenset({"model_not_found"}),
@@ -254,9 +281,41 @@ QUIRKS: tuple[Quirk, ...] = (
         source="platform.openai.com/docs/api-reference/chat: max_tokens and max_completion_tokens",
     ),
     Quirk(
+        feature="summary",
+        words=_sentence("verified to generate reasoning summar", r"reasoning\.summary\b"),
+        notice="{model} tells nothing of its thoughts: its service wants the organization verified first.",
+        source="github.com/continuedev/continue/issues/9283: organizations that are not verified",
+    ),
+    Quirk(
+        feature="stream",
+        words=_sentence("organization must be verified to stream this model"),
+        notice="{model} answers all at once: its service wants the organization verified to stream.",
+        source="community.openai.com: organizations that are not verified, param `stream`",
+    ),
+    Quirk(
+        feature="call_ids",
+        words=_sentence("tool call id .{0,80}must be a-z, A-Z, 0-9"),
+        source="github.com/anomalyco/opencode/issues/1680: Mistral wants ids of nine letters and digits",
+    ),
+    Quirk(
+        feature="signatures",
+        words=_sentence("missing a `?thought_signature"),
+        source="ai.google.dev/gemini-api/docs/thought-signatures: a stand-in where one was lost",
+    ),
+    Quirk(
+        feature="sampling",
+        words=_sentence(
+            r"\b(temperature|top_p)\b['`\"]?.{0,60}"
+            "(not support|n't support|may only be|unsupported|deprecated|cannot be set)",
+            r"(unsupported|unknown|unrecognized) (parameter|value).{0,20}\b(temperature|top_p)\b",
+        ),
+        notice="{model} does not take this temperature or top_p and answers with its own.",
+        source="developers.openai.com/api/docs/guides/reasoning; platform.claude.com/…/extended-thinking",
+    ),
+    Quirk(
         feature="effort",
         words=_sentence(
-            r"(reasoning(_effort|\.effort|\.summary)?|thinking|effort)\b['`\"]?.{0,60}"
+            r"(reasoning(_effort|\.effort)?|thinking|effort)\b['`\"]?.{0,60}"
             "(not support|n't support|unsupported|not permitted|not allowed|unknown|extra inputs)",
             "(unsupported|unknown|unrecognized|invalid).{0,40}(reasoning|thinking|effort)",
             "does not support (reasoning|thinking|the effort)",
@@ -304,6 +363,7 @@ def read_error(
         data = data[0]  # as Google's compatible API answers
     error = data.get("error", data) if isinstance(data, dict) else data
     details = read_error_object(error, secret=secret)
+    after = details.after if after is None else after
     return ModelErrorDetails(status=status, message=details.message, codes=details.codes, after=after)
 
 
@@ -315,11 +375,23 @@ def read_error_object(error: object, *, secret: str = "") -> ModelErrorDetails:
         )
     code = error.get("code")
     status = code if isinstance(code, int) else 0
-    if isinstance(code, str) and code.isdecimal():
+    if isinstance(code, str) and code.isdecimal() and len(code) == 3:
         status = int(code)
-    message = error.get("message") or error.get("detail") or ""
-    codes = frozenset(name for name in (code, error.get("type")) if isinstance(name, str))
-    return ModelErrorDetails(status=status, message=_clean(str(message), secret), codes=codes)
+    message = str(error.get("message") or error.get("detail") or "")
+    after = _retry_delay(error.get("details"))
+    passing = _RETRY_INFO if after is not None and not _NO_QUOTA.search(message) else None
+    codes = frozenset(name for name in (code, error.get("type"), passing) if isinstance(name, str))
+    return ModelErrorDetails(status=status, message=_clean(message, secret), codes=codes, after=after)
+
+
+def _retry_delay(details: object) -> float | None:
+    """Seconds to wait as Google says it: in the body (google.rpc.RetryInfo), not in a header."""
+    for detail in details if isinstance(details, list) else ():
+        delay = detail.get("retryDelay") if isinstance(detail, dict) else None
+        seconds = _SECONDS.fullmatch(delay) if isinstance(delay, str) else None
+        if seconds:
+            return min(float(seconds[1]), _LONGEST_WAIT)
+    return None
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
@@ -382,6 +454,9 @@ def _words(
             return f"this model takes no pictures{quote}.", ""
         case FaultKind.FILTERED:
             return FILTERED, OTHER_WORDS
+        case FaultKind.NO_MODEL if _NO_TOOLS.search(details.message):
+            hint = "Choose another with /model, or switch all toolsets off for it."
+            return f"“{one_line(model)}” at {place} takes no tools.", hint
         case FaultKind.NO_MODEL if "model" in f"{' '.join(details.codes)} {details.message}".lower():
             return f"There is no model “{one_line(model)}” at {place}.", "Choose another with /model."
         case FaultKind.NO_MODEL if details.status == 404:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes.domain.call_options import NO_OPTIONS, CallOptions
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
-from hermes.domain.event import Entry, TextDelta, UserSaid
+from hermes.domain.event import Ending, Entry, TextDelta, UserSaid
 from hermes.domain.ids import TurnId
 from hermes.domain.message import Attachment
 from hermes.domain.model_facts import ModelFacts
@@ -43,9 +43,11 @@ class ChosenModel(Struct, frozen=True, kw_only=True):
         attachments: Sequence[Attachment] = (),
         *,
         system: str = "",
+        whole: bool = False,
         sleep: Callable[[float], Awaitable[None]],
     ) -> tuple[str, Usage]:
-        """Its answer, and what that took. `ModelFault` if there is none."""
+        """Its answer, and what that took. `ModelFault` if there is none; if it must be `whole`, also for one
+        that reached a limit of its length, and for a refusal."""
         said = UserSaid(text=text, attachments=tuple(attachments))
         entry = Entry(seq=1, turn=_TURN, at=datetime.now(UTC), record=said)
         options = CallOptions(effort=self.effort) if self.effort else NO_OPTIONS
@@ -53,7 +55,11 @@ class ChosenModel(Struct, frozen=True, kw_only=True):
         for tries in range(1, _MOST_TRIES + 1):
             try:
                 async with asyncio.timeout(self.timeout):
-                    answer, usage = await self._answer(replace(request, retries_left=_MOST_TRIES - tries))
+                    answer, end = await self._answer(replace(request, retries_left=_MOST_TRIES - tries))
+                usage = end.usage
+                if whole and (end.refused or end.ending is Ending.LENGTH):
+                    how = "refused to answer" if end.refused else "did not come to the end of its answer"
+                    raise ModelFault(f"{self.model} {how}.", kind=FaultKind.BAD_REQUEST)
                 return answer, replace(priced(usage, self.facts), model=self.model)
             except (HermesError, TimeoutError) as error:
                 fault = as_model_fault(error) if isinstance(error, HermesError) else self._late()
@@ -71,11 +77,11 @@ class ChosenModel(Struct, frozen=True, kw_only=True):
         words = f"{self.model} gave no answer in {self.timeout:g} seconds"
         return ModelFault(words, kind=FaultKind.BROKEN)
 
-    async def _answer(self, request: ModelRequest) -> tuple[str, Usage]:
+    async def _answer(self, request: ModelRequest) -> tuple[str, ModelEnd]:
         words: list[str] = []
         async for piece in self.provider.call(request):
             if isinstance(piece, TextDelta):
                 words.append(piece.text)
             elif isinstance(piece, ModelEnd):
-                return without_thoughts("".join(words)).strip(), piece.usage
+                return without_thoughts("".join(words)).strip(), piece
         raise ModelFault("the model's answer broke off", kind=FaultKind.BROKEN)

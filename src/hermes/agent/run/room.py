@@ -89,7 +89,7 @@ class ContextRoom:
 
     async def make_after(self, fault: ModelFault) -> Summarised | Cleared | Failed | None:
         """What makes room after the model said that the request is too long; None to leave it at that."""
-        if not self._compressor.settings.enabled:
+        if not self._compressor.settings.enabled or fault.model not in ("", self._request.model):
             return None
         self._compressor.learn(self._request.model, fault)
         limits = self._limits = self._compressor.limits(self._request.model)

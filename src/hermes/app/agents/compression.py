@@ -38,7 +38,7 @@ def make_compressor(
 
 def summariser(chosen: ChosenModel, clock: Clock) -> Summariser:
     async def ask(system: str, text: str) -> tuple[str, Usage]:
-        words, usage = await chosen.ask(text, system=system, sleep=clock.sleep)
+        words, usage = await chosen.ask(text, system=system, whole=True, sleep=clock.sleep)
         return words, replace(usage, role=ModelRole.SUMMARY.value)
 
     return Summariser(ask=ask, window=chosen.facts.window)

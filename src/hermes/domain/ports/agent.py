@@ -139,7 +139,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
 
 class ModelEnd(Struct, frozen=True, kw_only=True):
     """The last thing a model call yields. `kept` is stored with the reply and handed back unread; `via` and
-    `cache_miss` are as in `ModelSaid`."""
+    `cache_miss` are as in `ModelSaid`; `refused` if the words say that the model will not answer."""
 
     calls: tuple[ToolCall, ...] = ()
     ending: Ending = Ending.STOP
@@ -148,6 +148,7 @@ class ModelEnd(Struct, frozen=True, kw_only=True):
     kept: Kept | None = None
     via: str = ""
     cache_miss: CacheMiss | None = None
+    refused: bool = False
 
 
 ModelPiece = TextDelta | ThoughtDelta | Notice | ModelEnd

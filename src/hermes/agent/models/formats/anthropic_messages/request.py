@@ -24,6 +24,7 @@ from hermes.agent.models.encoding import (
     parameters,
     read_marks,
     refuse_options,
+    sampling,
     split_data_url,
     wire_arguments,
     wire_name,
@@ -38,6 +39,7 @@ from hermes.domain.errors import FaultKind, ModelFault
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.tool import Tool
 
+_NO_THOUGHTS = {"type": "disabled"}
 USUAL_LIMIT = 8192
 """Tokens of a reply, which this API wants to be told, where nobody knows what the model can write."""
 
@@ -93,7 +95,7 @@ def _between(before: Role | None, role: Role) -> bytes:
 def _encode_options(request: ModelRequest, endpoint: ModelEndpoint, limit: int) -> dict[str, object]:
     options = request.options
     refuse_options(request, NAME, "seed", "presence_penalty", "frequency_penalty", "verbosity")
-    fields: dict[str, object] = {"temperature": options.temperature, "top_p": options.top_p}
+    fields = sampling(request, endpoint, "temperature", "top_p")
     # One of spaces alone is refused there; whoever reads the reply ends it at each of them anyway.
     fields["stop_sequences"] = [stop for stop in options.stop if stop.strip()] or None
     output: dict[str, object] = {}
@@ -113,6 +115,9 @@ def _encode_options(request: ModelRequest, endpoint: ModelEndpoint, limit: int) 
         # Thinking does not go with a call that must be made.
         thinking = encode_effort(options.effort, request.model, limit)
         output |= thinking.pop("output_config", {})
+        if thinking.get("thinking", _NO_THOUGHTS) != _NO_THOUGHTS:
+            # They do not go with thinking, and many clients always send them.
+            fields |= {"temperature": None, "top_p": None}
         fields |= thinking
     fields["output_config"] = output or None
     return {name: value for name, value in fields.items() if value is not None}

@@ -144,6 +144,7 @@ class ChatReader:
                 reply.think(thought)
             if words.refusal and isinstance(words.refusal, str):
                 reply.say(words.refusal)
+                reply.refused = True
             if words.reasoning_content is not None or words.reasoning_details:
                 self._keep(words)
         if choice.finish_reason:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 from hermes.agent.context import transcript_messages as transcript
-from hermes.agent.context.encoded import Images, comma, encode_prompt
+from hermes.agent.context.encoded import EncodeMessage, Images, comma, encode_prompt
 from hermes.agent.models.effort import nearest_effort
 from hermes.agent.models.encoding import (
     EncodedTools,
@@ -18,6 +19,7 @@ from hermes.agent.models.encoding import (
     dump,
     output_limit,
     parameters,
+    sampling,
     wire_arguments,
     wire_name,
     words_and_pictures,
@@ -25,9 +27,11 @@ from hermes.agent.models.encoding import (
 from hermes.agent.models.endpoint import ModelEndpoint
 from hermes.agent.models.formats.chat_completions.reply import NAME
 from hermes.domain.call_options import NO_OPTIONS, JsonAnswer
+from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.providers import CacheStyle, ReasoningField
 from hermes.domain.tool import Tool, ToolCall
+from hermes.domain.word import replace
 
 _NO_IMAGES: Mapping[str, str] = {}
 KEPT_FIELDS = ("reasoning_details", "reasoning_content", "extra_content")
@@ -36,6 +40,8 @@ _OTHER_LIMIT = {"max_tokens": "max_completion_tokens"}
 _OBJECT_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 # openrouter.ai/docs/features/prompt-caching: these are cached up to breakpoints, all others by themselves.
 _MARKED = re.compile("claude|qwen")
+_NINE = re.compile("[A-Za-z0-9]{9}")
+_STAND_IN = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 _SAMPLING = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 
 
@@ -44,15 +50,19 @@ def encode_messages(request: ModelRequest) -> bytes:
     return b"".join(message_parts(request))
 
 
-def message_parts(request: ModelRequest, mark: bytes = b"") -> list[bytes]:
-    """The same in pieces. A `mark` of the cache is set where the system prompt ends, where the request before
-    this one ended, and where this one does."""
+def message_parts(
+    request: ModelRequest, mark: bytes = b"", without: frozenset[str] = frozenset()
+) -> list[bytes]:
+    """The same in pieces, `without` what the service refused. A `mark` of the cache is set where the system
+    prompt ends, where the request before this one ended, and where this one does."""
     if not mark:
-        parts = encode_prompt(request, encode_message, format=NAME, between=comma).parts
+        encode, variant = _adapted(encode_message, "", without)
+        parts = encode_prompt(request, encode, format=NAME, variant=variant, between=comma).parts
         if request.system:
             parts.insert(0, dump({"role": "system", "content": request.system}) + b",")
         return parts
-    prompt = encode_prompt(request, encode_in_parts, format=NAME, variant="parts", between=comma)
+    encode, variant = _adapted(encode_in_parts, "parts", without)
+    prompt = encode_prompt(request, encode, format=NAME, variant=variant, between=comma)
     for place in breakpoints(prompt.roles):
         prompt.parts[place] = prompt.parts[place][:-3] + mark
     if request.system:
@@ -81,13 +91,13 @@ def encode_request(request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
         parts += [b',"tools":[', b",".join(_tools(request.tools)), b"]"]
     marked = endpoint.caching is CacheStyle.MARKS and _MARKED.search(request.model.lower())
     mark = cache_mark(request) + b"]}" if marked and "cache_marks" not in endpoint.without else b""
-    return b"".join((*parts, b',"messages":[', *message_parts(request, mark), b"]}"))
+    return b"".join((*parts, b',"messages":[', *message_parts(request, mark, endpoint.without), b"]}"))
 
 
 def encode_options(request: ModelRequest, endpoint: ModelEndpoint) -> dict[str, object]:
     """How the reply is wanted. A call that must be made leaves no place for the form of an answer."""
     options = request.options
-    fields: dict[str, object] = {name: getattr(options, name) for name in _SAMPLING}
+    fields = sampling(request, endpoint, *_SAMPLING)
     fields["verbosity"] = options.verbosity or None
     if options.effort and "effort" not in endpoint.without:
         if endpoint.reasoning is ReasoningField.OBJECT:
@@ -122,6 +132,37 @@ def encode_tool(tool: Tool) -> dict[str, object]:
     function = {"name": tool.name, "description": tool.description, "parameters": parameters(tool)}
     strict = {"strict": True} if tool.strict else {}
     return {"type": "function", "function": {**function, **strict}}
+
+
+def _adapted(encode: EncodeMessage, variant: str, without: frozenset[str]) -> tuple[EncodeMessage, str]:
+    """The encoder for a service that refuses ids of calls or lost signatures, and the name of its variant."""
+    refused = sorted(without & {"call_ids", "signatures"})
+    if not refused:
+        return encode, variant
+
+    def adapted(message: transcript.ModelMessage, images: Images = _NO_IMAGES) -> bytes:
+        if "signatures" in refused and message.calls:
+            message = _signed(message)
+        if "call_ids" in refused:
+            calls = tuple(replace(call, id=_nine(call.id)) for call in message.calls)
+            message = replace(message, calls=calls, call=_nine(message.call) if message.call else None)
+        return encode(message, images)
+
+    return adapted, ".".join(filter(None, (variant, *refused)))
+
+
+def _signed(message: transcript.ModelMessage) -> transcript.ModelMessage:
+    """With the stand-in that Gemini takes for a signature that was lost: by clearing, or with the model."""
+    kept = _read_kept(message.kept) if message.kept else {}
+    extras = kept.get("extra_content") or {}
+    first = message.calls[0].id
+    if first in extras:
+        return message
+    return replace(message, kept=json.dumps({**kept, "extra_content": {**extras, first: _STAND_IN}}))
+
+
+def _nine(call: CallId) -> CallId:
+    return call if _NINE.fullmatch(call) else CallId(sha256(call.encode()).hexdigest()[:9])
 
 
 def encode_in_parts(message: transcript.ModelMessage, images: Images = _NO_IMAGES) -> bytes:

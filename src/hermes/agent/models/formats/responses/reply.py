@@ -148,6 +148,7 @@ class ResponseReader:
         event = _read_event(data)
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
+                reply.refused = reply.refused or event.type == "response.refusal.delta"
                 self._say(event.delta or "", self._place(event))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 self._think(event.delta or "", self._place(event))
@@ -189,6 +190,8 @@ class ResponseReader:
             case "message":
                 if place not in self._heard:
                     for part in item.content or ():
+                        reply = self._reply
+                        reply.refused = reply.refused or bool(part.refusal)
                         self._say(part.text or part.refusal or "", place)
                 mark = {"text": self._length} | ({"phase": item.phase} if item.phase else {})
                 self._marks.append(mark)

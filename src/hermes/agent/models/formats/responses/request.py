@@ -18,6 +18,7 @@ from hermes.agent.models.encoding import (
     parameters,
     read_marks,
     refuse_options,
+    sampling,
     wire_arguments,
     wire_name,
     words_and_pictures,
@@ -48,9 +49,12 @@ def encode_request(request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
     if "effort" not in endpoint.without:
         effort = request.options.effort
         if effort or thinks:
-            head["reasoning"] = {**({"effort": effort} if effort else {}), "summary": "auto"}
+            wanted = {"effort": effort} if effort else {}
+            summary = {"summary": "auto"} if "summary" not in endpoint.without else {}
+            if wanted or summary:
+                head["reasoning"] = wanted | summary
     if request.options is not NO_OPTIONS:
-        head |= _encode_options(request)
+        head |= _encode_options(request, endpoint)
     if request.system:
         head["instructions"] = request.system
     parts = [dump({**head, **endpoint.extra_body})[:-1]]
@@ -70,11 +74,11 @@ def encode_request(request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
     return b"".join((*parts, b',"input":[', *prompt.parts, b"]}"))
 
 
-def _encode_options(request: ModelRequest) -> dict[str, object]:
+def _encode_options(request: ModelRequest, endpoint: ModelEndpoint) -> dict[str, object]:
     """How the reply is wanted. The API knows no texts to stop at: whoever reads the reply ends it there."""
     options = request.options
     refuse_options(request, NAME, "seed", "presence_penalty", "frequency_penalty")
-    fields: dict[str, object] = {"temperature": options.temperature, "top_p": options.top_p}
+    fields = sampling(request, endpoint, "temperature", "top_p")
     if request.tools and not options.parallel:
         fields["parallel_tool_calls"] = False
     text: dict[str, object] = {"verbosity": options.verbosity} if options.verbosity else {}
