@@ -27,9 +27,15 @@ COMMAND = "sys.argv = ['hermes', {!r}]; runpy.run_module('hermes', run_name='__m
 PLATFORMS = "from hermes.plugins import platform_manifests as all; assert len(list(all())) >= {}"
 
 
-GATEWAY = "import hermes.admin.process.run, hermes.app.app, hermes.entry.http.server"
+GATEWAY = (
+    "import hermes.admin.process.run, hermes.app.app, hermes.entry.http.server as server;"
+    "from hermes.entry.http import api; api.load_resources(api.AT_START)"
+)
 NEEDED_LATER = {
     "hermes.agent.danger.judge",  # with the first command
+    "hermes.entry.desk",  # with the first request on the owner's socket
+    "hermes.entry.http.api.responses.endpoints",  # with the first request beside chat and health
+    "hermes.entry.http.webhooks.routes",  # with the first route
     "markdown_it",  # with the first answer that is printed with markup
     "regex",  # with the first pattern of a person
     "ruamel",  # when settings are written

@@ -11,9 +11,9 @@ import ipaddress
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes.app.accounts import declared_accounts
 from hermes.domain.address import read_platform, spell_platform
@@ -27,15 +27,17 @@ from hermes.entry.host import HostState
 from hermes.entry.http.site import admission
 from hermes.entry.http.site.endpoint import PLATFORM, Site
 from hermes.entry.http.site.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable
-from hermes.entry.http.webhooks.receive import PLATFORM as WEBHOOKS
-from hermes.entry.http.webhooks.receive import RateLimiter, Webhooks
-from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute, read_routes
+from hermes.entry.http.webhooks import PLATFORM as WEBHOOKS
 from hermes.execution.scripts import Scripts
 from hermes.plugins import platform_manifests
 from hermes.state.files.subscriptions import WebhookSubscriptions
 from hermes.state.settings.loader import SECRETS_FILE, LoadedSettings
 from hermes.state.settings.names import platform_variable
 from hermes.state.settings.secrets import looks_like_placeholder
+
+if TYPE_CHECKING:
+    from hermes.entry.http.webhooks.receive import Webhooks
+    from hermes.entry.http.webhooks.routes import WebhookRoute
 
 log = logging.getLogger("hermes.app")
 KEY = "API_SERVER_KEY"
@@ -85,7 +87,7 @@ class AppHttp:
         else."""
         from hermes.entry.http.server import HttpServer
 
-        self._server = HttpServer(site, self._webhooks.make(site.clock))
+        self._server = HttpServer(site, cache(partial(self._webhooks.make, site.clock)))
         try:
             await self._server.open_socket(self._home, self._loaded.variables)
         except UserError as error:
@@ -309,6 +311,9 @@ class AppWebhooks:
         """Nothing where webhooks are switched off."""
         if self.is_off:
             return None
+        from hermes.entry.http.webhooks.receive import RateLimiter, Webhooks
+        from hermes.entry.http.webhooks.routes import RouteTable
+
         for name, problem in route_problems(self._loaded, self.static).items():
             log.warning("webhook.broken_route route=%s: %s", name, problem)
         return Webhooks(
@@ -364,4 +369,9 @@ def route_problems(loaded: LoadedSettings, routes: Mapping[str, WebhookRoute]) -
 
 def static_routes(loaded: LoadedSettings) -> dict[str, WebhookRoute]:
     block = loaded.settings.platforms.get(WEBHOOKS, _NONE)
-    return read_routes(block.trees.get("routes"), shared_secret(loaded))
+    routes = block.trees.get("routes")
+    if routes is None:
+        return {}
+    from hermes.entry.http.webhooks.routes import read_routes  # large, and rarely needed
+
+    return read_routes(routes, shared_secret(loaded))

@@ -10,9 +10,10 @@ import logging
 import re
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import filterfalse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiohttp import web
@@ -20,8 +21,7 @@ from aiohttp import web
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.word import replace
-from hermes.entry.http.api import load_resources
-from hermes.entry.http.api.metrics import TRAFFIC, UNMATCHED, Traffic
+from hermes.entry.http.api import AT_START, TAGS, load_resources
 from hermes.entry.http.site import endpoint, errors
 from hermes.entry.http.site.admission import NOBODY, Admission, Keyring, Principal
 from hermes.entry.http.site.body import read_body
@@ -29,10 +29,16 @@ from hermes.entry.http.site.connections import ConnectionRunner, most_connection
 from hermes.entry.http.site.headers import PAGES_MAY_SEND, REQUEST_ID
 from hermes.entry.http.site.late_routes import LateRoutes
 from hermes.entry.http.site.owner_socket import bind_socket
-from hermes.entry.http.webhooks.receive import WEBHOOKS, Webhooks
+from hermes.entry.http.site.traffic import TRAFFIC, UNMATCHED, Traffic
+from hermes.entry.http.webhooks import WEBHOOKS
+
+if TYPE_CHECKING:
+    from hermes.entry.http.webhooks.receive import Webhooks
 
 log = logging.getLogger("hermes.http")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Routes = Callable[[], Iterable[endpoint.HttpRoute]]
+"""The routes of a way in, of those that are loaded by now."""
 OWNER_BODY = 64 * 1024 * 1024
 """What a request on the owner's socket may hold: the settings say how long a message may be."""
 _GOODBYE_SECONDS = 2.0
@@ -58,8 +64,8 @@ SECURITY_HEADERS = {
 class HttpServer:
     """Its life: each way in is opened, served, and closed with the gateway."""
 
-    def __init__(self, site: endpoint.Site, webhooks: Webhooks | None = None) -> None:
-        load_resources()
+    def __init__(self, site: endpoint.Site, webhooks: Callable[[], Webhooks | None] = lambda: None) -> None:
+        load_resources(AT_START)
         self._site = site
         self._traffic = Traffic()
         self._webhooks = webhooks
@@ -71,21 +77,19 @@ class HttpServer:
         """Listen on the port of the options; the actual port."""
         admission = Admission(options=self._site.options, keys=keys)
         return await self._listen(
-            admission, endpoint.ROUTES, "The API server cannot listen on", "API_SERVER_PORT"
+            admission, _api_routes, "The API server cannot listen on", "API_SERVER_PORT"
         )
 
     async def open_webhooks(self, host: str, port: int) -> int:
         """Listen on a port for webhooks alone; the actual port."""
         options = replace(self._site.options, host=host, port=port)
         admission = Admission(options=options, keys=Keyring((), self._site.clock.monotonic))
-        routes = [route for route in endpoint.ROUTES if route.signed or route.path == "/health"]
-        return await self._listen(admission, routes, "Webhooks cannot be taken on", "WEBHOOK_PORT")
+        self._webhooks()  # warns of routes that cannot work
+        return await self._listen(admission, _webhook_routes, "Webhooks cannot be taken on", "WEBHOOK_PORT")
 
-    async def _listen(
-        self, admission: Admission, routes: Sequence[endpoint.HttpRoute], cannot: str, setting: str
-    ) -> int:
+    async def _listen(self, admission: Admission, routes: Routes, cannot: str, setting: str) -> int:
         options = admission.options
-        runner = await self._runner(admission, routes)
+        runner = await self._runner(admission, routes, options.max_body)
         try:
             await web.TCPSite(runner, options.host, options.port, backlog=1024).start()
         except OSError as error:
@@ -94,15 +98,13 @@ class HttpServer:
                 hint=f"Choose another {setting}, or stop what uses it.",
             ) from error
         port: int = runner.addresses[0][1]
-        log.info("http.open host=%s port=%d routes=%d", options.host, port, len(routes))
+        log.info("http.open host=%s port=%d", options.host, port)
         return port
 
     async def open_socket(self, home: Path, variables: Mapping[str, str]) -> Path:
         """Listen on the owner's socket."""
         path, bound = await asyncio.to_thread(bind_socket, home, variables)
-        runner = await self._runner(
-            Admission(options=self._site.options), [*endpoint.ROUTES, *endpoint.LOCAL_ROUTES]
-        )
+        runner = await self._runner(Admission(options=self._site.options), _owner_routes, OWNER_BODY)
         await web.SockSite(runner, bound).start()
         self._paths.append(path)
         return path
@@ -119,7 +121,7 @@ class HttpServer:
         for path in self._paths:
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
-    async def _runner(self, admission: Admission, wanted: Sequence[endpoint.HttpRoute]) -> web.AppRunner:
+    async def _runner(self, admission: Admission, routes: Routes, most: int) -> web.AppRunner:
         async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
             for name, value in SECURITY_HEADERS.items():
                 response.headers.setdefault(name, value)
@@ -127,17 +129,23 @@ class HttpServer:
             response.headers.update(admission.cors_headers(request))
 
         options = self._site.options
-        most = OWNER_BODY if any(route.spreads for route in wanted) else options.max_body
         app = web.Application(middlewares=[_answer_and_count], client_max_size=most)
         app[TRAFFIC] = self._traffic
         app[WEBHOOKS] = self._webhooks
         app.on_response_prepare.append(add_headers)
-        self._add_routes(app.router, admission, wanted)
-        named = [route for route in wanted if not route.signed]
-        of_profile = LateRoutes(
-            "/p", lambda router: self._add_routes(router, admission, named, f"/p/{{{_PROFILE}}}")
-        )
-        app.router.register_resource(of_profile)
+        self._add_routes(app.router, admission, filter(_is_at_start, routes()))
+
+        def add_rest(router: web.UrlDispatcher) -> None:
+            load_resources()
+            self._add_routes(router, admission, filterfalse(_is_at_start, routes()))
+
+        def add_profiles(router: web.UrlDispatcher) -> None:
+            load_resources()
+            named = [route for route in routes() if not route.signed]
+            self._add_routes(router, admission, named, f"/p/{{{_PROFILE}}}")
+
+        app.router.register_resource(LateRoutes("", add_rest))
+        app.router.register_resource(LateRoutes("/p", add_profiles))
         runner = ConnectionRunner(
             app,
             most=options.max_connections or most_connections(),
@@ -155,7 +163,7 @@ class HttpServer:
         self,
         router: web.UrlDispatcher,
         admission: Admission,
-        wanted: Sequence[endpoint.HttpRoute],
+        wanted: Iterable[endpoint.HttpRoute],
         prefix: str = "",
     ) -> None:
         by_path: defaultdict[str, list[endpoint.HttpRoute]] = defaultdict(list)
@@ -208,6 +216,22 @@ class HttpServer:
         if agent not in self._site.agents or not principal.sees(agent):
             raise errors.not_found("profile", name, "unknown_profile")
         return agent
+
+
+def _api_routes() -> Iterable[endpoint.HttpRoute]:
+    return endpoint.ROUTES
+
+
+def _owner_routes() -> Iterable[endpoint.HttpRoute]:
+    return [*endpoint.ROUTES, *endpoint.LOCAL_ROUTES]
+
+
+def _webhook_routes() -> Iterable[endpoint.HttpRoute]:
+    return (route for route in endpoint.ROUTES if route.signed or route.path == "/health")
+
+
+def _is_at_start(route: endpoint.HttpRoute) -> bool:
+    return TAGS.get(route.answer.__module__) in AT_START
 
 
 async def _read_json(request: web.Request, limit: int, seconds: float) -> bytes:
@@ -291,7 +315,7 @@ async def _is_name(request: web.Request) -> bool:
     return False
 
 
-def _preflight(admission: Admission, methods: Sequence[str]) -> Handler:
+def _preflight(admission: Admission, methods: list[str]) -> Handler:
     async def preflight(request: web.Request) -> web.Response:
         await admission.admit(request, None)
         asked = request.headers.get("Access-Control-Request-Headers", "").split(",")

@@ -8,8 +8,6 @@ import contextlib
 import os
 import resource
 import sys
-from bisect import bisect_left
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any
@@ -20,14 +18,10 @@ from hermes.domain.rows import OpenWork, OutState
 from hermes.domain.turn import TurnState
 from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.endpoint import HttpCall, Site, route
+from hermes.entry.http.site.traffic import BOUNDS, TRAFFIC, Traffic
 
 MEDIA = "text/plain"
 _QUOTED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
-UNMATCHED = "unmatched"
-GONE = "gone"
-"""Stands for the status of a request whose client did not wait for it."""
-_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
-"""Upper ends of the histogram's buckets, in seconds."""
 _END_WORDS = {TurnState.DONE: "finished", TurnState.FAILED: "failed", TurnState.STOPPED: "stopped"}
 _OPEN_TURNS = [state.value for state in TurnState if state.open]
 _OPEN_OUTBOX = [state.value for state in OutState if state.open]
@@ -35,25 +29,6 @@ Sample = tuple[Mapping[str, str], float]
 """Labels and a value; the label without a name is the end of the family's name."""
 Family = tuple[str, str, str, float | Iterable[Sample]]
 """Name, kind, description, and one value or several with labels."""
-
-
-class Traffic:
-    """Counts requests as they are answered, and how long they took: within each bound, and in all."""
-
-    def __init__(self) -> None:
-        self.requests: Counter[tuple[str, str, str]] = Counter()
-        self.buckets: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * (len(_BOUNDS) + 1))
-        self.seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
-
-    def count(self, method: str, route: str, status: int | None, seconds: float) -> None:
-        """A request was answered, or, without a status, given up by its client."""
-        self.requests[method, route, GONE if status is None else f"{status // 100}xx"] += 1
-        self.buckets[method, route][bisect_left(_BOUNDS, seconds)] += 1
-        self.seconds[method, route] += seconds
-
-
-TRAFFIC = web.AppKey("traffic", Traffic)
-"""Where the server keeps it for `/metrics`."""
 
 
 @route("GET", "/metrics", "Numbers for Prometheus.", scope=KeyScope.ADMIN, media=MEDIA, refuses=(503,))
@@ -163,7 +138,7 @@ def _histogram(traffic: Traffic) -> Iterator[Sample]:
     for (method, path), buckets in sorted(traffic.buckets.items()):
         labels = {"method": method, "route": path}
         totals = list(accumulate(buckets))
-        for bound, total in zip([*(f"{bound:g}" for bound in _BOUNDS), "+Inf"], totals, strict=True):
+        for bound, total in zip([*(f"{bound:g}" for bound in BOUNDS), "+Inf"], totals, strict=True):
             yield {"": "_bucket", **labels, "le": bound}, total
         yield {"": "_sum", **labels}, traffic.seconds[method, path]
         yield {"": "_count", **labels}, totals[-1]

@@ -36,13 +36,12 @@ from hermes.entry.http.site.admission import is_forwarded, is_loopback
 from hermes.entry.http.site.body import read_body
 from hermes.entry.http.site.endpoint import HttpCall, as_json, route
 from hermes.entry.http.site.errors import ApiError
-from hermes.entry.http.webhooks import incoming, signatures
+from hermes.entry.http.webhooks import PLATFORM, WEBHOOKS, incoming, signatures
 from hermes.entry.http.webhooks.filters import BadRoute, ReadLines, passes
 from hermes.entry.http.webhooks.routes import NamedTarget, RouteTable, WebhookRoute, target
 from hermes.entry.http.webhooks.template import plain_text, words_for
 
 log = logging.getLogger("hermes.webhooks")
-PLATFORM = "webhook"
 LEAST_SECRET = 8
 """Characters of a secret that guards more than this machine's own programs."""
 ROUTED = '{"routed": true}'
@@ -116,10 +115,6 @@ def _script_payload(output: str) -> Any:
     except (ValueError, RecursionError):
         return {"output": output}
     return {"output": output} if incoming.is_deeper(payload, incoming.MOST_DEPTH) else payload
-
-
-WEBHOOKS: web.AppKey[Webhooks | None] = web.AppKey("webhooks")
-"""Where the server keeps them for `receive`; None where webhooks are switched off."""
 
 
 class RateLimiter:
@@ -201,7 +196,7 @@ async def receive_for(call: HttpCall) -> WebhookAnswer | web.Response:
 
 
 async def _receive(call: HttpCall, agent: AgentId | None) -> web.Response:
-    hooks = call.request.app[WEBHOOKS]
+    hooks = call.request.app[WEBHOOKS]()
     if hooks is None:
         raise ApiError(404, "unknown_route", "Webhooks are switched off.")
     route = await hooks.find(call.part("route"))
