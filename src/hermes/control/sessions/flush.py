@@ -140,12 +140,14 @@ class FlushWorker:
             log.warning("flush.no_agent session=%s why=%s", self._session, why)
             return
         self._flush.busy.add(self._session)  # before it is looked at: a turn that ends meanwhile rings
-        left = await runtime.store.read(self._look)
+        notes = self._can_note(runtime)
+        reads = notes or runtime.memory_provider is not None
+        left = await runtime.store.read(lambda tx: self._look(tx, reads=reads))
         if left is None:
             return
         self._flush.busy.discard(self._session)
         await self._tell_provider(runtime, left)
-        if not self._is_worth_it(runtime, left):
+        if not (notes and left.words):
             await runtime.store.write(lambda tx: tx.flushes.settle(self._session, left.pending.upto))
             return
         begun = await runtime.store.write(lambda tx: begin_flush(tx, left, self._core.clock.now()))
@@ -159,18 +161,20 @@ class FlushWorker:
         if left.over and runtime.memory_provider is not None and scope is not None:
             await runtime.memory_provider.session_end(scope)
 
-    def _look(self, tx: Tx) -> LeftConversation | None:
-        """None if it is not to be flushed, or not yet."""
+    def _look(self, tx: Tx, *, reads: bool) -> LeftConversation | None:
+        """None if it is not to be flushed, or not yet. Where nobody would make anything of it, nothing of a
+        long conversation is read."""
         pending, session = tx.flushes.get(self._session), tx.sessions.get(self._session)
         if pending is None or session is None or tx.turns.any_open(self._session):
             return None
+        if not reads:
+            return LeftConversation(session=session, pending=pending, upto=0)
         least = self._core.live.now.memory.flush_min_turns
         return look_back(tx, session, pending, least)
 
-    def _is_worth_it(self, runtime: Runtime, left: LeftConversation) -> bool:
+    def _can_note(self, runtime: Runtime) -> bool:
         """Whether the agent could note something; it may not if it had to ask a person first."""
-        settings = self._core.live.now.memory
-        return bool(left.words) and TOOL in runtime.toolbox.all and not settings.write_approval
+        return TOOL in runtime.toolbox.all and not self._core.live.now.memory.write_approval
 
 
 def look_back(tx: Tx, session: Session, pending: PendingFlush, least: int) -> LeftConversation:
