@@ -385,3 +385,35 @@ def call_of(session: str) -> ToolContext:
         key="k",
         output=lambda text: None,
     )
+
+
+async def test_further_folders_systems_and_precedence(tmp_path: Path) -> None:
+    put_at(tmp_path / "shared" / "greeting", "Answer with: from the shared folder")
+    put_at(tmp_path / "shared" / "other", "Answer with: other")
+    mac = put_at(tmp_path / "shared" / "for-mac", "x")
+    head = "---\nname: for-mac\ndescription: d\nplatforms: [macos]\n---\n"
+    (mac / "SKILL.md").write_text(head)
+    put(tmp_path / "home", "greeting", "Answer with: from the home")
+    put(tmp_path / "home", "plan", "Answer with: my own plan")
+    config = CONFIG + f"skills: {{external_dirs: [{tmp_path / 'shared'}]}}\n"
+    async with Chats(tmp_path / "home", config) as chats:
+        assert await chats.say("/greeting") == "from the home"
+        assert await chats.say("/plan it") == "my own plan"
+        assert await chats.say("/other") == "other"
+        edit = {"action": "patch", "name": "other", "old_string": "other", "new_string": "x"}
+        answer = await chats.say(f"tool skill_manage {json.dumps(edit)}")
+        assert "not among the agent's own" in answer
+        assert "There is no command /for-mac" in await chats.say("/for-mac")
+
+
+async def test_admins_install_in_a_chat_what_they_have_seen(tmp_path: Path) -> None:
+    source = put_at(tmp_path / "src" / "greeting", "Answer with: installed")
+    async with Chats(tmp_path / "home") as chats:
+        told = await chats.say(f"/skills install {source}")
+        confirm = told.rpartition("To install exactly this: ")[2]
+        assert "runs: nothing by itself" in told and "There is no command" in await chats.say("/greeting")
+        assert "Installed greeting, pinned to sha256:" in await chats.say(confirm)
+        assert await chats.say("/greeting") == "installed"
+        assert "(community)" in await chats.say("/skills search greeting")
+        assert "Removed greeting." in await chats.say("/skills remove greeting")
+        assert "There is no command" in await chats.say("/greeting")

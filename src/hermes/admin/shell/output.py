@@ -24,7 +24,7 @@ _LONGEST_CELL = 400
 _NAMED_COMMAND = re.compile(
     r"(?<![\w./-])hermes (?=(?:"
     r"--resume|--continue|-q|access|auth|batch|chat|config|cron|doctor|gateway|grants"
-    r"|handoff|hooks|insights|login|logout|memory|model|outbox|pairing|platforms|plugins"
+    r"|handoff|hooks|insights|login|logout|memory|model|outbox|pairing|platforms|plugins|skills"
     r"|prompt-size|send|sessions|status|trace|webhook)\b)"
 )
 """A command in a sentence of ours, but for `hermes profile`, which is about all homes."""
