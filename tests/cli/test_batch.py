@@ -171,6 +171,7 @@ async def test_an_item_may_have_a_picture(home: Path, tmp_path: Path) -> None:
         ("", "has no items"),
         ('{"prompt": "a"}\n{"prompt"', "Line 2 of bad.jsonl is not JSON"),
         ('{"text": "a"}\n', "Line 1 of bad.jsonl has no prompt"),
+        ("[" * 100_000 + "\n", "Line 1 of bad.jsonl is not JSON"),
         ('{"prompt": "a", "cwd": "nowhere"}\n', "names a cwd that is no folder"),
         ('{"prompt": "a", "image": "x.png"}\n', "names an image that is no file"),
     ],
@@ -223,3 +224,20 @@ async def test_samples_keep_no_ephemeral_words(home: Path, tmp_path: Path) -> No
         assert ended.code == 0 and b"ephemeral-words" in server.requests[0].raw
     kept = await asyncio.to_thread(everything, home)
     assert b"item 0" in kept and b"ephemeral-words" not in kept
+
+
+async def test_an_item_that_cannot_be_begun_keeps_no_other_from_that(home: Path, tmp_path: Path) -> None:
+    folder, path = tmp_path / "folder", tmp_path / "mixed.jsonl"
+    folder.mkdir()
+    prompts = [{"prompt": "x" * 1_000_001}, {"prompt": "half \ud83d"}, {"prompt": "fine", "cwd": str(folder)}]
+    path.write_text("".join(json.dumps(item) + "\n" for item in prompts))
+    async with FakeModelServer() as server:
+        told = {"OPENAI_BASE_URL": server.base_url, "HERMES_MODEL": "fake-model"}
+        ended = await ask(home, "batch", "run", str(path), **told)
+        assert ended.code == 3 and ended.clean and "2 of 3 items have an answer" in ended.out, ended
+        folder.rmdir()
+        again = await ask(home, "batch", "run", "--run", "mixed", **told)
+        assert again.code == 3 and "2 of 3" in again.out and again.clean
+    (home / "batches" / "mixed" / "run.json").write_text("{")
+    listed = hermes(home, "batch", "list")
+    assert listed.code == 0 and "cannot be read" in listed.err and listed.clean

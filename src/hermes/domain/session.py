@@ -210,7 +210,8 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     """Which sessions are meant: those begun through an account (`owner`), on a platform, and, unless
     `children`, only those that stand for themselves. A fork does; what was split off by the way does not.
     Without `batched`, no items of batch runs; with `untitled`, only those without a title that stay; with
-    `unused_since`, only those that were last used before, with nothing unfinished."""
+    `unused_since`, only those that were last used before, with nothing unfinished; with `under`, only those
+    whose ids begin so."""
 
     owner: str | None = None
     platform: str | None = None
@@ -218,6 +219,7 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     batched: bool = True
     untitled: bool = False
     unused_since: datetime | None = None
+    under: str = ""
 
 
 EVERY_SESSION = SessionFilter()

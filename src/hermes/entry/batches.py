@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.control.sessions.batches import MOST_ITEMS, ItemStanding, list_standings, run_prefix, session_of
+from hermes.control.sessions.batches import ItemStanding, item_sessions, list_standings, session_of
 from hermes.control.sessions.submission import NotFound
 from hermes.domain.event import ModelSaid
 from hermes.domain.ids import AgentId, TurnId
@@ -72,7 +72,7 @@ def _offered(tx: Tx, session: Session, turn: TurnId) -> list[Tool]:
 
 @operation("DELETE", "batch", "Delete the items of a batch run; how many there were.")
 async def delete_items(desk: OperatorDesk, run: str, agent: str) -> int:
-    sessions = await desk.of(AgentId(agent)).read(lambda tx: tx.sessions.find(run_prefix(run), MOST_ITEMS))
+    sessions = await desk.of(AgentId(agent)).read(lambda tx: item_sessions(tx, run))
     for session in sessions:
         await desk.delete(AgentId(agent), session.id)
     return len(sessions)

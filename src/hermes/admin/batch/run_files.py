@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from hermes.domain.errors import UserError
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, storable, storable_all
 from hermes.state.home.textfile import replace_text
 
 FOLDER = "batches"
@@ -101,7 +101,12 @@ class RunFiles:
             raise _unreadable(self.folder / MANIFEST, error) from error
 
     def items(self) -> list[DatasetItem]:
-        return read_items(_read(self.folder / ITEMS), str(self.folder / ITEMS))
+        """As they were when the run began: a folder or a picture may be gone by now."""
+        lines = _read(self.folder / ITEMS).splitlines()
+        try:
+            return [msgspec.json.decode(line, type=DatasetItem) for line in lines]
+        except msgspec.MsgspecError as error:
+            raise _unreadable(self.folder / ITEMS, error) from error
 
     def check_same(self, manifest: BatchManifest, dataset: Path) -> None:
         """A run is not continued with other items: the answers would belong to other questions."""
@@ -143,7 +148,7 @@ def read_items(data: bytes, name: str) -> list[DatasetItem]:
 def _item(line: bytes, place: str) -> DatasetItem:
     try:
         fields = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(
             f"{place} is not JSON ({error}).", hint='Each line is one: {"prompt": "…"}'
         ) from error
@@ -168,7 +173,9 @@ def _item(line: bytes, place: str) -> DatasetItem:
     rest = {key: value for key, value in fields.items() if key not in ("prompt", "cwd", "image", "metadata")}
     metadata = {**(named if isinstance(named, dict) else {}), **rest}
     here = image if image.startswith("https://") or not image else str(Path(image).absolute())
-    return DatasetItem(prompt=fields["prompt"], cwd=cwd, image=here, metadata=metadata)
+    return DatasetItem(
+        prompt=storable(fields["prompt"]), cwd=cwd, image=here, metadata=storable_all(metadata)
+    )
 
 
 def _read(path: Path) -> bytes:

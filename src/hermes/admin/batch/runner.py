@@ -71,14 +71,24 @@ class BatchRunner(Struct, frozen=True, kw_only=True):
 
     async def _work(self, items: Sequence[DatasetItem], left: Iterator[int]) -> None:
         for index in left:
-            standing = await self._begin(index, items[index])
+            self.progress.add(await self._finish(index, items[index]))
+
+    async def _finish(self, index: int, item: DatasetItem) -> ItemStanding:
+        """How an item ended. One that cannot be begun keeps no other from that, and is tried again when the
+        run is continued."""
+        try:
+            standing = await self._begin(index, item)
             if standing.turn is not None:
                 await self._watch(standing.turn)
-                standing = await self._begin(index, items[index])
-            self.progress.add(standing)
+                standing = await self._begin(index, item)
+            return standing
+        except UserError as error:
+            return ItemStanding(index=index, state=TurnState.FAILED, reason=str(error))
 
     async def _begin(self, index: int, item: DatasetItem) -> ItemStanding:
         """How far an item is; begun by this if nobody did before."""
+        if item.cwd and not await asyncio.to_thread(Path(item.cwd).is_dir):
+            raise UserError(f"The folder {item.cwd} of item {index} is gone.")
         run = BatchItem(
             index=index,
             prompt=item.prompt,

@@ -168,7 +168,12 @@ def _list(command: CliCommand) -> None:
         Column("distribution", "TOOLSETS"),
         Column("created_at", "BEGUN"),
     ]
-    runs = [run.manifest() for run in list_runs(command.home)]
+    runs = []
+    for run in list_runs(command.home):
+        try:
+            runs.append(run.manifest())
+        except UserError as error:
+            command.console.note(str(error))
     command.list(runs, columns, none="There are no batch runs. Begin one with: hermes batch run FILE")
 
 

@@ -12,7 +12,7 @@ from hermes.domain.event import Failed, Finished, Stopped
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.message import Attachment
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import BATCHED
+from hermes.domain.session import BATCHED, Session, SessionFilter
 from hermes.domain.turn import Guidance, TurnInput, TurnState
 
 PLATFORM = "batch"
@@ -89,8 +89,10 @@ def standing_of(tx: Tx, run: str, index: int) -> ItemStanding | None:
 
 def list_standings(tx: Tx, run: str) -> list[ItemStanding]:
     """The items that were begun, in order."""
-    numbers = [
-        int(session.id.removeprefix(run_prefix(run)))
-        for session in tx.sessions.find(run_prefix(run), MOST_ITEMS)
-    ]
-    return [item for number in sorted(numbers) if (item := standing_of(tx, run, number)) is not None]
+    numbers = [session.id.removeprefix(run_prefix(run)) for session in item_sessions(tx, run)]
+    items = (standing_of(tx, run, int(number)) for number in sorted(numbers) if number.isdecimal())
+    return [item for item in items if item is not None]
+
+
+def item_sessions(tx: Tx, run: str) -> list[Session]:
+    return tx.sessions.find("", MOST_ITEMS, SessionFilter(under=run_prefix(run)))

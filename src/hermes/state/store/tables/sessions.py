@@ -153,6 +153,9 @@ def session_condition(among: SessionFilter) -> tuple[str, tuple[str | float, ...
     if among.platform is not None:
         conditions.append("(substr(s.place, 1, length(?)) = ? OR substr(s.place, 1, length(?)) = ?)")
         values += [f"{among.platform}:"] * 2 + [f"{among.platform}@"] * 2
+    if among.under:
+        conditions.append("substr(s.id, 1, length(?)) = ?")
+        values += [among.under] * 2
     if not among.batched:
         conditions.append("substr(s.id, 1, length(?)) != ?")
         values += [BATCHED] * 2
