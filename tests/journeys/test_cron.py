@@ -113,7 +113,10 @@ async def test_every_form_fires(tmp_path: Path, schedule: str, passing: float, e
 async def test_a_run_is_a_turn_in_a_session_of_its_own(tmp_path: Path) -> None:
     clock = FakeClock()
     async with journey(tmp_path, clock) as chat:
-        job = await make(chat, "30m", "water the plants", model="small/one")
+        with pytest.raises(UserError, match="Only the owner and admins choose the model"):
+            await make(chat, "30m", "water the plants", model="small/one")
+        spec = JobSpec(schedule="30m", prompt="water the plants", model="small/one")
+        job = await chat.gateway.jobs(MAIN_AGENT).create(spec, None)
         await pass_time(chat, clock, HOUR)
         (run,) = await runs(chat)
         assert run.session == f"cron_{job.id}_20260105_123000"

@@ -26,8 +26,9 @@ async def _approval_check(case: ApprovalCase, values: Mapping[str, Any]) -> Appr
 
 
 async def _ask_after_outside(case: ApprovalCase, values: Mapping[str, Any]) -> ApprovalPrompt | None:
-    """A note is told in later sessions, which no longer know where its words came from."""
-    return _prompt(values) if values.get("action") in ("add", "replace") else None
+    """A note is told in later sessions, which no longer know where its words came from; and no page has notes
+    removed."""
+    return _prompt(values) if values.get("action") in _WRITES else None
 
 
 @tool(

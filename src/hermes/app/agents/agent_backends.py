@@ -101,7 +101,9 @@ class AgentBackends:
 
     def project_files(self, source: Source | None, folder: str | None, session: str) -> Files | None:
         """The files among which a project may tell how to work in it; none for strangers: their folder is
-        their own."""
+        their own. A job has some only in a folder of its own, for anybody may have had it made."""
+        if source is not None and source.kind is SourceKind.JOB and folder is None:
+            return None
         trusted = Commander(source=source).is_trusted(self._gateway.settings())
         return self.of_source(source, folder, session).files if trusted else None
 

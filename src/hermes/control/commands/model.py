@@ -6,6 +6,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hermes.control.commands.registry import CommandCall, CommandReply, CommandRequest, command
+from hermes.control.people.standing import is_trusted
 from hermes.domain.errors import UserError
 from hermes.domain.event import ModelSaid
 from hermes.domain.ports.models import ModelDirectory, ModelOption, describe_facts
@@ -58,8 +59,17 @@ async def _look_up(request: CommandRequest) -> ModelWish:
             await directory.find(agent, "", "", True)
         return ModelWish(name=name)
     option = await directory.find(agent, name, provider, refresh)
+    if option.title != directory.describe(agent, "").title and not _may_leave(request):
+        raise UserError(
+            "Only the owner and admins choose a model of another provider.", hint="/model lists what is here."
+        )
     adopted = await directory.adopt(option) if "global" in asked else ""
     return ModelWish(name=name, option=option, adopted=adopted)
+
+
+def _may_leave(request: CommandRequest) -> bool:
+    """Whether somebody may use the owner's other keys."""
+    return is_trusted(request.source, request.settings)
 
 
 def _directory(request: CommandRequest) -> ModelDirectory:
@@ -96,7 +106,7 @@ def _listing(call: CommandCall) -> str:
     names = list(directory.names(agent))
     more = len(names) - _MOST_LISTED
     also = f" and {more} more that the provider offers" if more > 0 else ""
-    others = ", ".join(directory.providers(agent))
+    others = ", ".join(directory.providers(agent)) if _may_leave(call) else ""
     lines = [f"Model: {_line(option, call.model)}{f', {details}' if details else ''}"]
     lines.append(f"To choose from: {', '.join([*names[:_MOST_LISTED], _DEFAULT])}{also}")
     if others:

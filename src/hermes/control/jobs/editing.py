@@ -14,6 +14,7 @@ from hermes.control.jobs.runs import JobContext, plan_of, run_now
 from hermes.control.jobs.schedule import EXAMPLES, Once, Schedule, read_schedule
 from hermes.control.jobs.wording import title
 from hermes.control.outbound.targets import LOCAL, ORIGIN
+from hermes.control.people.standing import is_trusted
 from hermes.control.sessions.submission import NotFound
 from hermes.domain.address import Source, SourceKind
 from hermes.domain.clock import Clock
@@ -339,7 +340,7 @@ class JobDesk(Struct, frozen=True, kw_only=True):
         return await self._change(make)
 
     async def update(self, word: str, wish: JobSpec) -> Job:
-        if wish.script or wish.workdir:
+        if wish.script or wish.workdir or wish.model:
             await self._check(wish, (await self.find(word)).origin)
         return await self._change(lambda tx: update_job(tx, self._find(tx, word), wish, self.context))
 
@@ -350,6 +351,12 @@ class JobDesk(Struct, frozen=True, kw_only=True):
         return find_job(tx, word, self.context)
 
     async def _check(self, wish: JobSpec, maker: Source | None) -> None:
+        # What an API key may name is checked where its requests are.
+        chosen = wish.model and maker is not None and maker.kind is not SourceKind.API
+        if chosen and not is_trusted(maker, self.context.settings):
+            raise UserError(
+                "Only the owner and admins choose the model of a job.", hint="Leave the model out."
+            )
         world = await self.world() if wish.script or wish.workdir else None
         if world is not None:
             await world.check(wish.script or "", wish.workdir or "", maker)

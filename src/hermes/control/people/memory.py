@@ -58,7 +58,9 @@ def person_of(source: Source | None, settings: Settings) -> str | None:
     if at_machine(source) or source.kind is SourceKind.JOB:
         return OWNER
     if source.kind is SourceKind.API:
-        return OWNER if source.address.account in OWNERS_KEYS and not source.user else owner_of(source)
+        # Who names nobody speaks as the key itself.
+        own = source.address.account in OWNERS_KEYS and (source.user or "owner") in OWNERS_KEYS
+        return OWNER if own else owner_of(source)
     if is_trusted(source, settings) and admin_list(source, settings).alone:
         return OWNER
     return owner_of(source)
@@ -71,7 +73,8 @@ def shelf_of(target: MemoryTarget, source: Source | None, settings: Settings) ->
         raise UserError(f"Notes of this kind ({target}) are turned off here.")
     if source is None or person is None:
         raise UserError("Nobody is known here of whom something could be noted.")
-    if target is MemoryTarget.MEMORY and source.kind not in SHARED_KINDS and is_trusted(source, settings):
+    whole = is_trusted(source, settings) and (source.kind is not SourceKind.API or person == OWNER)
+    if target is MemoryTarget.MEMORY and source.kind not in SHARED_KINDS and whole:
         return AGENT_SHELF
     return MemoryShelf(target=target, person=person)
 
