@@ -21,6 +21,7 @@ from hermes.domain.ports.agent import ModelRequest as Asked
 from hermes.domain.providers import ANTHROPIC_MESSAGES, CODEX_RESPONSES, PROVIDERS
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.tool import Approval, Effect, Tool, ToolCall
+from hermes.script.agent import AIAgent
 from hermes.testing.harness import Journey
 from hermes.testing.model_script import Call, ModelRequest, Reply, Said, failure
 from hermes.testing.model_server import FakeModelServer
@@ -266,3 +267,24 @@ async def test_a_refused_reference_leaves_the_session_to_the_bridge(tmp_path: Pa
 def test_who_takes_it(provider: str, model: str, direct: bool) -> None:
     pattern = PROVIDERS[provider].defers
     assert bool(pattern and re.match(pattern, model.lower())) is direct
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "variable", "mark"),
+    [
+        ("anthropic", "claude-sonnet-5", "ANTHROPIC_BASE_URL", b'"defer_loading":true'),
+        ("anthropic", "claude-3-5-haiku-latest", "ANTHROPIC_BASE_URL", b""),
+        ("minimax", "MiniMax-M2.7", "MINIMAX_BASE_URL", b""),
+    ],
+)
+async def test_the_provider_that_is_chosen_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str, model: str, variable: str, mark: bytes
+) -> None:
+    async with FakeModelServer([Reply(text="yes")], key=KEY) as server:
+        monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+        monkeypatch.setenv(variable, server.base_url)
+        with AIAgent(model, provider=provider, api_key=KEY, quiet_mode=True) as agent:
+            assert await agent.achat("hello") == "yes"
+        (request,) = server.requests
+    assert b"tool_search" in request.raw
+    assert mark in request.raw if mark else b"defer_loading" not in request.raw
