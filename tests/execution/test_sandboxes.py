@@ -134,6 +134,29 @@ async def test_an_open_network_is_the_machine_s(tmp_path: Path) -> None:
         assert (await backend.place()).network.open
 
 
+# --- the first process, rights of files ---
+
+
+async def test_every_process_inside_has_the_filter_and_the_first_is_closed(wrapped: Bed) -> None:
+    """Who could write to the memory of a process without the filter would be without it, too."""
+    filters = await wrapped.run("grep -h ^Seccomp: /proc/[0-9]*/status | sort -u")
+    assert filters.output.split() == ["Seccomp:", "2"]
+    assert (await wrapped.run("exec 3<>/proc/1/mem && echo open")).output.endswith("Permission denied\n")
+
+
+async def test_no_file_gets_the_rights_of_its_owner(bed: Bed) -> None:
+    made = (
+        "import os\n"
+        "new = os.O_CREAT | os.O_WRONLY\n"
+        "for make in (lambda: os.chmod('s', 0o4755), lambda: os.open('t', new, 0o4755),\n"
+        "             lambda: os.mknod('u', 0o106755), lambda: os.open('v', new, 0o755)):\n"
+        "    try: make(); print('made')\n"
+        "    except PermissionError: print('refused')\n"
+    )
+    told = await bed.run(f"touch s; {FIND}; $PY - <<'END'\n{made}END\nfind . -perm /6000")
+    assert told.output.split() == ["refused", "refused", "refused", "made"]
+
+
 # --- deaths ---
 
 

@@ -176,6 +176,12 @@ def _write_last(call: ShellCall) -> None:
         for source in sources:
             if UNKNOWN not in target and UNKNOWN not in source:
                 call.judge.check_write(f"{target.rstrip('/')}/{source.rstrip('/').rpartition('/')[2]}")
+    if call.name == "ln":
+        # What is written through the link is written there.
+        for path in filter(None, (call.judge.path(f"{source}{end}") for source in sources for end in _ENDS)):
+            fault = paths.write_fault(path, call.judge.place)
+            if fault in ("write.later", "write.startup"):
+                call.find(fault, to_plain(path))
     if call.name == "mv":
         for source in sources:
             fault = call.judge.delete_fault(source)
@@ -183,10 +189,52 @@ def _write_last(call: ShellCall) -> None:
                 call.find(fault, to_plain(source))
 
 
+_ENDS = ("", "/config")
+
+
 def _write_all(call: ShellCall) -> None:
     copied = [arg[3:] for arg in call.args if arg.startswith("of=")]
     for target in copied if call.name == "dd" else _operands(call):
         call.judge.check_write(target)
+
+
+def _values(call: ShellCall, options: Sequence[str]) -> Iterator[str]:
+    """What these options are given: as the next word, behind `=`, or glued to a letter."""
+    letters = "".join(option[1:] for option in options if len(option) == 2)
+    short = re.compile(rf"-[A-Za-z0-9]{{0,6}}?[{letters}](.*)", re.DOTALL) if letters else None
+    for arg, following in pairwise([*call.args, ""]):
+        option, glued, value = arg.partition("=")
+        if option in options:
+            yield value if glued else following
+        elif short is not None and not arg.startswith("--") and (bundle := short.fullmatch(arg)):
+            yield bundle[1] or following
+
+
+def _outputs(text: str) -> Find:
+    """Files that a program is told to write: by these options, and by the `last` or `all` of its operands."""
+    words = text.split()
+
+    def find(call: ShellCall) -> None:
+        operands = _operands(call)
+        chosen = [*(operands if "all" in words else operands[1:][-1:] if "last" in words else [])]
+        named = [value for value in _values(call, words) if value not in ("", "-")]
+        joined = [f"{folder.rstrip('/')}/{name}" for folder in named for name in named if name != folder]
+        for target in (*chosen, *named, *(path for path in joined if "//" not in path)):
+            call.judge.check_write(target, fresh=False)
+            if target in named and call.judge.path(target) == call.judge.place.home:
+                call.find("write.unknown")
+
+    return find
+
+
+def _runs(text: str) -> Find:
+    options = text.split()
+
+    def find(call: ShellCall) -> None:
+        for value in filter(None, _values(call, options)):
+            call.read([value])
+
+    return find
 
 
 def _modes(call: ShellCall) -> None:
@@ -382,6 +430,11 @@ def _git(call: ShellCall) -> None:
         find_effects(replace(call, name=f"git/{args[0]}", args=args[1:]))
 
 
+def _halves(row: str) -> tuple[str, str]:
+    programs, _, text = row.partition(": ")
+    return programs, text
+
+
 _MAKES_DISKS = re.compile(r"(mkfs\..+|mkswap|newfs.*)$")
 _RECURSES = r"-\w*[rRa]\w*|--(dereference-)?recursive|--archive|--directories=recurse|recurse"
 _ROWS: tuple[Row, ...] = (
@@ -397,6 +450,8 @@ _ROWS: tuple[Row, ...] = (
     ("psql mysql mariadb sqlite3 mongo mongosh redis-cli dropdb dropuser mysqladmin", code.sql),
     ("clickhouse-client cqlsh sqlcmd duckdb", code.sql),
     ("git", _git),
+    *((programs, _outputs(text)) for programs, text in map(_halves, tables.OUTPUTS)),
+    *((programs, _runs(text)) for programs, text in map(_halves, tables.RUNS)),
     *_rules(*tables.GIT, bundled="A-Za-z"),
     *_rules(*tables.ALL),
     ("chmod", _modes),

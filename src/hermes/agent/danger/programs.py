@@ -216,8 +216,13 @@ def _awk(call: ShellCall) -> bool:
         if is_whole and not code.is_harmless_awk(to_plain(program)):
             call.find("run.code")
             code.check_orders(call, to_plain(program))
+        for target in _AWK_OUTPUT.findall(to_plain(program)):
+            call.judge.check_write(target, fresh=False)
         code.check_strings(call, to_plain(program))
     return True
+
+
+_AWK_OUTPUT = re.compile(r'>\s{0,9}"([^"\\\s]{1,4096})"')
 
 
 # --- what runs other programs ---

@@ -32,5 +32,6 @@ VALUED = {name: listed(options) for name, options in by_name(by_key(_SECTIONS.po
 PARTS = {"unknown": UNKNOWN, **by_key(_SECTIONS.pop("parts"))}
 _WORDS = by_key(_SECTIONS.pop("words"))
 VERBS, FETCHED_TOOLS = listed(_WORDS["verbs"]), listed(_WORDS["fetched tools"])
+OUTPUTS, RUNS = (_SECTIONS.pop(section) for section in ("outputs", "runs"))
 GIT = _SECTIONS.pop("git")
 ALL = [row for rows in _SECTIONS.values() for row in rows]

@@ -80,7 +80,8 @@ class Walls(Struct, frozen=True, kw_only=True):
         args = ["--unshare-all", "--unshare-user", *(("--share-net",) if self.network.open else ())]
         args += ["--disable-userns"] if "--disable-userns" in self.abilities else []
         args += ["--uid", _USER, "--gid", _USER, "--hostname", "sandbox", "--cap-drop", "ALL"]
-        return [*args, "--die-with-parent", "--new-session", "--clearenv"]
+        # Its own first process has no filter, and commands could write to its memory: ours takes its place.
+        return [*args, "--as-pid-1", "--die-with-parent", "--new-session", "--clearenv"]
 
     def _system(self, files: Mapping[str, int]) -> list[str]:
         args = ["--ro-bind", "/usr", "/usr", "--ro-bind-try", "/nix/store", "/nix/store"]

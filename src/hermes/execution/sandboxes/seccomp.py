@@ -65,8 +65,13 @@ _OF_ONE_PROCESS = {
 }  # fmt: skip
 _OF_MANY = {"setpriority": ((141, 140), _PRIO_USER), "ioprio_set": ((251, 30), _IOPRIO_USER)}
 _MODES = {"chmod": ((90, None), 1), "fchmod": ((91, 52), 1), "fchmodat": ((268, 53), 2),
-          "fchmodat2": ((452, 452), 2)}  # fmt: skip
+          "fchmodat2": ((452, 452), 2), "creat": ((85, None), 1), "mknod": ((133, None), 1),
+          "mknodat": ((259, 33), 2)}  # fmt: skip
 """With the place of the mode among the arguments."""
+_CREATING = {"open": ((2, None), 1), "openat": ((257, 56), 2)}
+"""With the place of the flags, behind which the mode stands; it counts if a file is made."""
+_MAKES_FILES = 0x400040
+_OPENAT2 = 437
 _SOCKET, _CLONE, _CLONE3, _IOCTL = (41, 198), (56, 220), (435, 435), (16, 29)
 _SOCKETPAIR, _PRLIMIT = (53, 199), (302, 261)
 _ARCHES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -87,8 +92,9 @@ def seccomp_filter(families: tuple[int, ...], machine: str = "", *, shared: bool
     for numbers in (*_DENIED.values(), *(_SHARED.values() if shared else ())):
         if (number := numbers[column]) is not None:
             steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, refuse)]
-    # Its flags are behind a pointer, which no filter can follow; the C library then uses `clone`.
-    steps += [(_EQUAL, 0, 1, _CLONE3[column]), (_RETURN, 0, 0, missing)]
+    # Their flags are behind a pointer, which no filter can follow; programs then use `clone` and `openat`.
+    for number in (_CLONE3[column], _OPENAT2):
+        steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, missing)]
     steps += [(_EQUAL, 0, 4, _CLONE[column]), (_LOAD, 0, 0, _ARGUMENTS), (_ANY_BIT, 0, 1, NEW_NAMESPACES)]
     steps += [(_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW)]
     size = 2 + 2 * len(_INJECTING)
@@ -97,7 +103,7 @@ def seccomp_filter(families: tuple[int, ...], machine: str = "", *, shared: bool
         steps += [(_EQUAL, 0, 1, request), (_RETURN, 0, 0, refuse)]
     steps += [(_RETURN, 0, 0, _ALLOW)]
     steps += _others_limits(_PRLIMIT[column]) + _pairs(_SOCKETPAIR[column])
-    steps += _shared_steps(column) if shared else []
+    steps += _mode_steps(column) + (_shared_steps(column) if shared else [])
     steps += [(_EQUAL, 1, 0, _SOCKET[column]), (_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _ARGUMENTS)]
     for family in families:
         steps += [(_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW)]
@@ -124,7 +130,7 @@ def _pairs(number: int) -> list[_Step]:
 
 
 def _shared_steps(column: int) -> list[_Step]:
-    """Nothing of another process is changed, and no file gets the rights of its owner."""
+    """Nothing of another process is changed."""
     steps: list[_Step] = []
     for numbers in _OF_ONE_PROCESS.values():
         steps += _call(numbers[column], [(_LOAD, 0, 0, _ARGUMENTS), (_EQUAL, 1, 0, 0)])
@@ -134,10 +140,19 @@ def _shared_steps(column: int) -> list[_Step]:
             [(_LOAD, 0, 0, _ARGUMENTS), (_EQUAL, 2, 0, of_a_user)],
             [(_LOAD, 0, 0, _ARGUMENTS + 8), (_EQUAL, 1, 0, 0)],
         )
-    for columns, place in _MODES.values():
-        if (number := columns[column]) is not None:
-            mode = (_LOAD, 0, 0, _ARGUMENTS + 8 * place)
-            steps += _call(number, [mode, (_ANY_BIT, 0, 1, _SET_ID_BITS)])
+    return steps
+
+
+def _mode_steps(column: int) -> list[_Step]:
+    """No file gets the rights of its owner: in the workspace it would have them outside, too."""
+    steps: list[_Step] = []
+    for columns, place in (*_MODES.values(), *_CREATING.values()):
+        if (number := columns[column]) is None:
+            continue
+        making = (columns, place) in _CREATING.values()
+        flags = [(_LOAD, 0, 0, _ARGUMENTS + 8 * place), (_ANY_BIT, 0, 3, _MAKES_FILES)] if making else []
+        mode = (_LOAD, 0, 0, _ARGUMENTS + 8 * (place + making))
+        steps += _call(number, [*flags, mode, (_ANY_BIT, 0, 1, _SET_ID_BITS)])
     return steps
 
 
