@@ -12,13 +12,12 @@ import sys
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ports.world import NO_NETWORK, OPEN_NETWORK, Boundary, Command, FileSearch, NetworkRules
-from hermes.domain.settings.settings import TerminalSettings
+from hermes.domain.settings.settings import Settings, TerminalSettings
 from hermes.domain.word import replace
 from hermes.execution.commands import file_server, fork_server
 from hermes.execution.commands.supervisor import FrameLink
@@ -334,8 +333,8 @@ async def test_another_network_leaves_a_running_sandbox_alone(tmp_path: Path) ->
     request = backend_request(
         home=tmp_path / "home", workspace=tmp_path / "work", environ=ENVIRON, network=NO_NETWORK
     )
-    terminal = SimpleNamespace(container_persistent=False, container_memory=0, container_disk=0)
-    object.__setattr__(request.profile, "settings", SimpleNamespace(terminal=terminal))
+    terminal = TerminalSettings(container_persistent=False, container_memory=0, container_disk=0)
+    request = replace(request, profile=replace(request.profile, settings=Settings(terminal=terminal)))
     beds = [
         Bed(backend=landlock_of_anybody(each), folder="")
         for each in (request, replace(request, network=OPEN_NETWORK))
@@ -631,8 +630,8 @@ async def test_the_settings_limit_it_and_let_its_home_go(kind: str, tmp_path: Pa
     request = backend_request(
         home=tmp_path / "home", workspace=tmp_path / "work", environ=ENVIRON, network=NO_NETWORK
     )
-    terminal = SimpleNamespace(container_persistent=False, container_memory=0, container_disk=7)
-    object.__setattr__(request.profile, "settings", SimpleNamespace(terminal=terminal))
+    terminal = TerminalSettings(container_persistent=False, container_memory=0, container_disk=7)
+    request = replace(request, profile=replace(request.profile, settings=Settings(terminal=terminal)))
     bed = Bed(backend=make(request), folder="")
     await bed.backend.open()
     assert (await bed.run("ulimit -f; ulimit -d; echo x > ~/x; cat ~/x")).output == "7168\nunlimited\nx\n"

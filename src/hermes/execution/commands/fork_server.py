@@ -41,18 +41,26 @@ def launch_here(shell: str, env: Mapping[str, str]) -> Launch:
     """As a plain process of this machine."""
 
     def launch(doors: Sequence[int], complaint: IO[bytes]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _START, _SOURCES, str(doors[0]), shell],
-            env=dict(env),
-            pass_fds=doors,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=complaint,
-            start_new_session=True,
-            cwd="/",
-        )
+        argv = [sys.executable, "-I", "-S", "-c", _START, _SOURCES, str(doors[0]), shell]
+        return start_apart(argv, env, doors, complaint)
 
     return launch
+
+
+def start_apart(
+    argv: Sequence[str], env: Mapping[str, str], descriptors: Sequence[int], complaint: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """A process with nothing of ours but these descriptors, and this file for what it complains of."""
+    return subprocess.Popen(
+        argv,
+        env=dict(env),
+        pass_fds=descriptors,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=complaint,
+        start_new_session=True,
+        cwd="/",
+    )
 
 
 class ForkServer:

@@ -72,8 +72,12 @@ class FrameLink:
             for letter, payload in self.receive():
                 if frames.RUN in parts:
                     self._arrived.append((letter, payload))
-                parts.setdefault(letter, payload)
+                else:
+                    self._take(letter, payload, parts)
         return parts
+
+    def _take(self, letter: bytes, payload: bytes, parts: dict[bytes, bytes]) -> None:
+        parts.setdefault(letter, payload)
 
     def receive(self) -> list[frames.Frame]:
         """What has arrived; waits if nothing has. An `EOFError` if the gateway is gone."""

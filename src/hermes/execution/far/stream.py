@@ -23,17 +23,11 @@ _END_SECONDS = 1.8
 class StreamLink(FrameLink):
     """Answers queries until a request comes."""
 
-    def request(self) -> dict[bytes, bytes]:
-        parts: dict[bytes, bytes] = {}
-        while frames.RUN not in parts:
-            for letter, payload in self.receive():
-                if frames.RUN in parts:
-                    self._arrived.append((letter, payload))
-                elif letter == frames.QUERY:
-                    self._answer(payload, parts.pop(frames.INPUT, b""))
-                else:
-                    parts.setdefault(letter, payload)
-        return parts
+    def _take(self, letter: bytes, payload: bytes, parts: dict[bytes, bytes]) -> None:
+        if letter == frames.QUERY:
+            self._answer(payload, parts.pop(frames.INPUT, b""))
+        else:
+            super()._take(letter, payload, parts)
 
     def _answer(self, script: bytes, data: bytes) -> None:
         try:

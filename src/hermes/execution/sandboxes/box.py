@@ -91,13 +91,12 @@ class Limits(Struct, frozen=True, kw_only=True):
 def limits_of(request: BackendRequest) -> Limits:
     """Those of the settings, which containers have too; 0 = none."""
     terminal = request.profile.settings.terminal
-    memory, file = getattr(terminal, "container_memory", 5120), getattr(terminal, "container_disk", 51200)
-    return Limits(memory=memory * MIB, file=file * MIB)
+    return Limits(memory=terminal.container_memory * MIB, file=terminal.container_disk * MIB)
 
 
 def is_kept(request: BackendRequest) -> bool:
     """Whether its home outlives the sandbox."""
-    return bool(getattr(request.profile.settings.terminal, "container_persistent", True))
+    return request.profile.settings.terminal.container_persistent
 
 
 class BoxFolders(Struct, frozen=True, kw_only=True):
@@ -214,21 +213,6 @@ def inside_plan(**plan: object) -> str:
     """The first argument of `inside.py`."""
     whole = {"forward": None, "landlock": None, "only_try": False, "output": "", **plan}
     return marshal.dumps(whole).hex()  # for the same interpreter; to read JSON it would load much
-
-
-def start_inside(
-    argv: Sequence[str], descriptors: Sequence[int], complaint: IO[bytes]
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        argv,
-        env={"PATH": PATH},
-        pass_fds=descriptors,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=complaint,
-        start_new_session=True,
-        cwd="/",
-    )
 
 
 @contextlib.contextmanager

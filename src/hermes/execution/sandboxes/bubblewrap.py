@@ -24,6 +24,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.ports.world import BackendRequest, Boundary, NetworkRules
 from hermes.domain.settings.settings import TerminalSettings
 from hermes.domain.text import one_line
+from hermes.execution.commands.fork_server import start_apart
 from hermes.execution.sandboxes import box
 from hermes.execution.sandboxes.cgroups import Cage
 from hermes.execution.sandboxes.interpreter import PLACE, Interpreter, moved_interpreter
@@ -212,7 +213,7 @@ def start_walls(
         inside = walls.interpreter.start(plan, str(commands), box.find_shell(), str(files))
         argv = [walls.program, "--args", str(options), "--", *inside]
         argv = argv if cage is None else cage.enter(argv)
-        return box.start_inside(argv, (*doors, workspace, options, *etc.values()), complaint)
+        return start_apart(argv, {"PATH": box.PATH}, (*doors, workspace, options, *etc.values()), complaint)
 
 
 def _open_etc(opened: contextlib.ExitStack) -> dict[str, int]:

@@ -17,6 +17,7 @@ from typing import IO
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import BackendRequest, Boundary
 from hermes.domain.settings.settings import TerminalSettings
+from hermes.execution.commands.fork_server import start_apart
 from hermes.execution.sandboxes import box, seccomp
 from hermes.execution.sandboxes.interpreter import own_interpreter
 from hermes.execution.sandboxes.landlock_rules import landlock_abi
@@ -63,7 +64,7 @@ class _LandlockOpening(box.SandboxOpening):
         workspace, network = os.path.realpath(self.request.workspace), self.request.network.open
         plan = _plan(self.folders, self.home, workspace, network=network, limits=self.limits)
         argv = own_interpreter().start(plan, str(doors[0]), box.find_shell(), str(doors[1]))
-        return box.start_inside(self.cage.enter(argv), doors, complaint)
+        return start_apart(self.cage.enter(argv), {"PATH": box.PATH}, doors, complaint)
 
 
 def _plan(
@@ -134,6 +135,6 @@ def _try() -> str:
 
         def launch(doors: Sequence[int], complaint: IO[bytes]) -> subprocess.Popen[bytes]:
             argv = own_interpreter().start(plan, str(doors[0]), box.find_shell(), str(doors[1]))
-            return box.start_inside(argv, doors, complaint)
+            return start_apart(argv, {"PATH": box.PATH}, doors, complaint)
 
         return box.try_launch(launch)
