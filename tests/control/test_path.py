@@ -17,17 +17,24 @@ from hermes.testing.harness import Journey
 
 MOST_MODULES = 18
 _CONTROL = Path(hermes.control.__file__).parent
+_EVENTS = str(_CONTROL / "events.py")
 
 
 class Trail:
-    """The control modules in which a function was called, in any thread, while it is `on`."""
+    """The control modules in which a function was called, in any thread, while it is `on`. Who listens to
+    events stands beside the path: nothing of the message waits for them."""
 
     def __init__(self) -> None:
         self.on = False
         self.modules: set[str] = set()
 
     def note(self, frame: FrameType, event: str, argument: object) -> None:
-        if event == "call" and self.on and frame.f_code.co_filename.startswith(f"{_CONTROL}/"):
+        if event != "call" or not self.on or not frame.f_code.co_filename.startswith(f"{_CONTROL}/"):
+            return
+        above = frame.f_back
+        while above is not None and above.f_code.co_filename != _EVENTS:
+            above = above.f_back
+        if above is None or frame.f_code.co_filename == _EVENTS:
             self.modules.add(str(Path(frame.f_code.co_filename).relative_to(_CONTROL)))
 
 

@@ -32,12 +32,20 @@ class MemoryLearning:
     def __init__(self, core: GatewayCore) -> None:
         self._core = core
         self._bell = asyncio.Event()
-        core.events.listen(lambda event: self._bell.set(), TurnEnded)
+        core.events.listen(self._heard, TurnEnded)
+
+    def _heard(self, event: TurnEnded) -> None:
+        if self._has_provider:
+            self._bell.set()
+
+    @property
+    def _has_provider(self) -> bool:
+        return self._core.live.now.memory.provider not in ("", "none")
 
     async def live(self) -> None:
         while True:
             self._bell.clear()
-            if self._core.live.now.memory.provider not in ("", "none"):
+            if self._has_provider:
                 await self._catch_up()
             elif await self._core.store.read(lambda tx: tx.facts.get(CURSOR)):
                 # Who chooses a provider later is not told what was said without one.
