@@ -28,14 +28,18 @@ PLATFORMS = "from hermes.plugins import platform_manifests as all; assert len(li
 
 
 GATEWAY = (
-    "import hermes.admin.process.run, hermes.app.app, hermes.entry.http.server as server;"
+    "import hermes.admin.commands.gateway, hermes.app.app, hermes.entry.http.server as server;"
     "from hermes.entry.http import api; api.load_resources(api.AT_START)"
 )
 NEEDED_LATER = {
     "hermes.agent.danger.judge",  # with the first command
+    "hermes.agent.danger.destinations",  # after the first use of a tool
+    "hermes.agent.models.login.oauth",  # with the first login that is renewed
     "hermes.entry.desk",  # with the first request on the owner's socket
     "hermes.entry.http.api.responses.endpoints",  # with the first request beside chat and health
     "hermes.entry.http.webhooks.routes",  # with the first route
+    "hermes.state.settings.by_key",  # when a setting is written
+    "hermes.stream.faces.responses.fold",  # with the first answer of a client to a question
     "markdown_it",  # with the first answer that is printed with markup
     "regex",  # with the first pattern of a person
     "ruamel",  # when settings are written

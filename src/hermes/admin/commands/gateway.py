@@ -7,7 +7,7 @@ import os
 import sys
 from importlib import import_module
 
-from hermes.admin.process.home_files import HomeInUse, read_state
+from hermes.admin.process.home_files import HomeInUse, is_temporary, read_state
 from hermes.admin.process.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT
 from hermes.admin.process.run import EXIT_RESTART, GatewayProcess
 from hermes.admin.process.spawning import WHILE_USED
@@ -63,12 +63,11 @@ def _later(module: str, name: str) -> Act:
 
 def _run(command: CliCommand) -> int:
     asked, home, environ, console = command.asked, command.home, command.environ, command.console
-    if not asked.while_used:
-        from hermes.admin.process.background import is_temporary, stop_gateway
+    if not asked.while_used and (asked.replace or is_temporary(home)):
+        from hermes.admin.process.background import stop_gateway  # large, and rarely needed
 
         # One that a terminal started makes way; terminals attach to this one then.
-        if asked.replace or is_temporary(home):
-            stop_gateway(home, environ, console)
+        stop_gateway(home, environ, console)
     process = GatewayProcess(
         home=home,
         environ=environ,

@@ -17,6 +17,7 @@ from hermes.admin.process.home_files import (
     LockHolder,
     home_holder,
     home_in_use,
+    is_temporary,
     read_state,
 )
 from hermes.admin.process.listing import ListedGateway, began_at, living_gateways
@@ -86,12 +87,6 @@ def start(command: CliCommand) -> int:
         return 0
     _tell_ready(home, child.pid, console)
     return 0
-
-
-def is_temporary(home: Path) -> bool:
-    """Whether the gateway that runs was started by a terminal and leaves with its last one."""
-    state, holder = read_state(home), home_holder(home)
-    return holder is not None and state.get("pid") == holder.pid and bool(state.get("temporary"))
 
 
 def _is_ready(home: Path, pid: int, before: object = None) -> bool:

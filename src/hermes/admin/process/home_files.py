@@ -154,3 +154,9 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return pid > 0
+
+
+def is_temporary(home: Path) -> bool:
+    """Whether the gateway that runs was started by a terminal and leaves with its last one."""
+    state, holder = read_state(home), home_holder(home)
+    return holder is not None and state.get("pid") == holder.pid and bool(state.get("temporary"))

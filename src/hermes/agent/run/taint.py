@@ -42,12 +42,12 @@ def _sees_foreign(run: Run) -> bool:
 
 
 def _has_read_files(entries: Sequence[Entry]) -> bool:
-    from hermes.agent.danger.destinations import prints_own
-
     records = [entry.record for entry in entries]
     calls = {call.id: call for said in records if isinstance(said, ModelSaid) for call in said.calls}
     finished = (calls[done.call] for done in records if isinstance(done, ToolFinished) and done.call in calls)
     for call in finished:
+        from hermes.agent.danger.destinations import prints_own  # large, and only after a tool was used
+
         command = (read_arguments(call.arguments) or {}).get("command")
         if call.name in _READERS and not (isinstance(command, str) and prints_own(command)):
             return True

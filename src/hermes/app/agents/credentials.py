@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from hermes.agent.models.login.oauth import refresh_tokens
 from hermes.agent.models.login.services import LOGINS
 from hermes.agent.models.pool import CredentialAccess
 from hermes.domain.clock import Clock
@@ -98,6 +97,8 @@ class CredentialStore:
                 raise NeedsLogin(why)
             if now.key != credential.key:
                 return now  # somebody else has renewed it meanwhile
+            from hermes.agent.models.login.oauth import refresh_tokens  # only logins need it
+
             try:
                 tokens = await refresh_tokens(login, now.refresh, self._clock.now())
             except NeedsLogin as error:

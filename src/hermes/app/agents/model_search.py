@@ -21,7 +21,6 @@ from hermes.domain.providers import CUSTOM, PROVIDERS, find_provider, split_mode
 from hermes.domain.settings.settings import ModelSettings
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
-from hermes.state.settings.by_key import set_setting
 from hermes.state.settings.loader import LoadedSettings
 
 _VERSION = re.compile(r"[-.@v]*\d+|-latest")
@@ -215,5 +214,7 @@ def adopt_model(home: Path, loaded: LoadedSettings, name: str) -> str:
         if loaded.variable(variable):
             hint = f"Remove it from .env or the environment, or set it to {name}."
             raise UserError(f"{variable} is set, and counts before config.yaml.", hint=hint)
+    from hermes.state.settings.by_key import set_setting  # rarely needed, and large
+
     written = set_setting(home, "model.default", name)
     return f"The default model is now {name} ({written.file})."

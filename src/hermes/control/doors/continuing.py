@@ -21,7 +21,7 @@ from hermes.control.turn.questions import answer, as_answer
 from hermes.domain.address import Source
 from hermes.domain.call_options import CallOptions
 from hermes.domain.errors import UserError
-from hermes.domain.event import Asked, QuestionKind, Verdict
+from hermes.domain.event import Asked, Entry, QuestionKind, Verdict
 from hermes.domain.ids import QuestionId, SessionId, client_call_id
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports.store import Tx
@@ -40,7 +40,6 @@ from hermes.domain.turn import (
     TurnState,
 )
 from hermes.domain.word import replace
-from hermes.stream.faces.responses.fold import parts_before
 from hermes.stream.fold.questions import answer_words, is_printed
 
 ToolResults = Mapping[QuestionId, str]
@@ -203,7 +202,7 @@ class TakeAnswer(Struct, frozen=True, kw_only=True):
             take_options(tx, turn, self.options, self.heard)
             _add_words(tx, turn, self.words, self.now)
         entries = tx.journal.of_turn(turn.id)
-        last = max(asked, key=lambda question: parts_before(entries, question.id))
+        last = max(asked, key=lambda question: _parts_before(entries, question))
         return _next_part(tx, turn, last, self.request, self.now)
 
     def _take(self, tx: Tx, question: Question, given: Answer) -> None:
@@ -244,11 +243,17 @@ def _add_words(tx: Tx, turn: Turn, words: TurnInput | None, now: datetime) -> No
     tx.turns.add(replace(joining, ephemeral=turn.ephemeral))
 
 
+def _parts_before(entries: Sequence[Entry], question: Question) -> int:
+    from hermes.stream.faces.responses.fold import parts_before  # large, and only answers need it
+
+    return parts_before(entries, question.id)
+
+
 def _next_part(
     tx: Tx, turn: Turn, answered: Question, named: NewRequest | None, now: datetime
 ) -> SubmittedTurn:
     """The part of a turn that begins with the answer to this question, under its own name."""
-    part = 1 + parts_before(tx.journal.of_turn(turn.id), answered.id)
+    part = 1 + _parts_before(tx.journal.of_turn(turn.id), answered)
     request: Request | None = None
     if named is not None:
         kept = tx.requests.get(part_name(named.prefix, turn, part))
