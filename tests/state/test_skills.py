@@ -59,6 +59,9 @@ def test_other_dialects_are_read(head: str, name: str, description: str) -> None
         ("---\nname: [a\n---\n", "not YAML"),
         ("---\n- a\n---\n", "not a list"),
         ("---\na: &x [1]\ndescription: *x\n---\n", "anchors"),
+        ("---\na: " + "[" * 10_000 + "\n---\n", "deeply nested"),
+        ("---\na:" + " " * 200_000 + "\n---\n", "does not begin with a head"),
+        ("---\na: !!python/object/apply:os.system [id]\ndescription: d\n---\n", "not YAML"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_a_sentence(text: str, why: str) -> None:

@@ -19,6 +19,8 @@ _FENCE = re.compile(r"\A\ufeff?\s*---[ \t]*\r?\n(.*?)\r?\n?^---[ \t]*(?:\r?\n|\Z
 _SIMPLE = re.compile(r"([A-Za-z][\w-]*):[ \t]+([^\s\"'\[\]{}>|&*!%@`#,?-][^#]*?)[ \t]*")
 _UNQUOTED = re.compile(r"^([A-Za-z][\w-]*):[ \t]+(?![\"'\[{>|])(.*:(?:[ \t].*)?)$")
 _MOST_WANTS = 20
+_LONGEST_HEAD = 16 * 1024
+_NESTING, _MOST_NESTED = ("[", "{", "- ", "? ", ": "), 500
 _VARIABLES = "required_environment_variables"
 _KEYS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 
@@ -37,7 +39,7 @@ class SkillManifest(Struct, frozen=True, kw_only=True):
 
 def read_manifest(text: str, folder: str) -> SkillManifest:
     """A wrong name is a warning; a `UserError` if it cannot be used. `folder` is the name of its folder."""
-    match = _FENCE.match(text)
+    match = _FENCE.match(text[:_LONGEST_HEAD])
     if match is None:
         raise UserError("SKILL.md does not begin with a head between two lines of ---.")
     head = _read_head(match[1])
@@ -119,9 +121,11 @@ def _quoted(line: str) -> str:
 def _parse_yaml(text: str) -> Mapping[str, Any]:
     import yaml
 
-    if len(text) > LARGEST or re.search(r"^[^#\n]*[:\s-]\s*[&*]\w", text, re.MULTILINE):
-        raise UserError("The head of SKILL.md uses anchors or is too long.", hint="Write it plainly.")
+    if sum(map(text.count, _NESTING)) > _MOST_NESTED:  # the parser's time grows with the square of them
+        raise UserError("The head of SKILL.md is too deeply nested.", hint="Write it plainly.")
     try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
+            raise UserError("The head of SKILL.md uses anchors.", hint="Write it plainly.")
         head = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
