@@ -177,6 +177,8 @@ def test_old_results_arguments_and_pictures_are_told_in_a_line() -> None:
         ("This model's maximum context length is 8192 tokens. However, you requested 9001 tokens", 8192),
         ("prompt is too long: 210000 tokens > 200000 maximum", 200_000),
         ("the request exceeds the available context size (4096 tokens), try increasing it", 4096),
+        ("input length and `max_tokens` exceed context limit: 148240 + 64000 > 200000, decrease", 200_000),
+        ("Request too large for m on tokens per minute (TPM): Limit 8000, Requested 9000", None),
         ("input is too long", None),
     ],
 )
@@ -186,6 +188,17 @@ def test_a_stated_limit_lowers_the_known_window(quote: str, window: int | None) 
     limits = compressor.limits("m")
     assert limits is not None and limits.window == (window or 1_000_000)
     assert limits.trigger < limits.hard < limits.window
+
+
+def test_what_else_becomes_known_of_a_window_counts_more_than_an_error_before_it() -> None:
+    window = 4096
+    compressor = of_window(None)
+    compressor._facts = lambda model: ModelFacts(window=window)
+    quote = "the request exceeds the available context size (4096 tokens), try increasing it"
+    compressor.learn("m", ModelFault("too long", kind=FaultKind.TOO_LONG, quote=quote))
+    window = 32_768  # the server was started anew
+    limits = compressor.limits("m")
+    assert limits is not None and limits.window == 32_768
 
 
 def of_window(window: int | None) -> Compressor:

@@ -73,6 +73,11 @@ def test_the_settings_count_first_then_what_the_endpoint_said() -> None:
         ),
         ("the request exceeds the available context size (4096 tokens), try increasing it", 4096),
         ("maximum context length is 131,072 tokens", 131_072),
+        # Anthropic; xAI: github.com/cline/cline/issues/3120; Kimi: github.com/MoonshotAI/kimi-cli/issues/2011
+        ("input length and `max_tokens` exceed context limit: 148240 + 64000 > 200000, decrease", 200_000),
+        ("This model's maximum prompt length is 131072 but the request contains 136973 tokens", 131_072),
+        ("Your request exceeded model token limit: 262144 (requested: 269030)", 262_144),
+        ("Request too large on tokens per minute (TPM): Limit 8000, context size 9000", None),
         ("the conversation is too long", None),
         ("maximum context length is 100 tokens", None),
     ],

@@ -24,6 +24,7 @@ from hermes.domain.turn import Guidance
 from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.model import Say, ScriptedModel, call, say
+from hermes.testing.provider_suite import ask
 from tests.agent.driving import Driver, loop_of, quick, tool
 
 K = FaultKind
@@ -226,6 +227,62 @@ async def test_a_token_is_renewed_before_it_ends() -> None:
     await driver.say("hello")
     await driver.say("hello")
     assert keys.asked == ["new-a", "new-a"] and keys.renewals == ["a"]
+
+
+async def test_renewing_one_login_closes_no_other_that_still_speaks() -> None:
+    halt = asyncio.Event()
+    slow = Say(text="one two", pieces=2, halt=halt)
+    keys = Keys({"a": [slow, say("hi")], "b": [say("hi"), say("hi")]}, strategy=PoolStrategy.ROUND_ROBIN)
+    closed: list[str] = []
+    make = keys.make
+
+    def closable(credential: Credential) -> Provider:
+        made = make(credential)
+
+        async def close() -> None:
+            closed.append(credential.key.reveal())
+
+        made.close = close  # type: ignore[attr-defined]
+        return made
+
+    keys.make = closable  # type: ignore[method-assign]
+    pool = keys.provider()
+
+    async def hear() -> None:
+        async for _ in pool.call(ask("hi")):
+            pass
+
+    first = asyncio.create_task(hear())
+    await settle()
+    await hear()
+    for label in "ab":
+        login(keys, label, timedelta(seconds=60))
+    await hear()
+    await hear()
+    assert closed == ["key-b"], "nobody speaks with this one any more"
+    halt.set()
+    await first
+    assert closed == ["key-b", "key-a"]
+    await pool.close()
+    assert sorted(closed) == ["key-a", "key-b", "new-a", "new-b"]
+
+
+async def test_calls_at_once_after_a_renewal_share_a_provider() -> None:
+    keys = Keys({"a": [say("hi")] * 5})
+    made: list[str] = []
+    make = keys.make
+    keys.make = lambda one: made.append(one.key.reveal()) or make(one)  # type: ignore[func-returns-value]
+    pool = keys.provider()
+
+    async def hear() -> None:
+        async for _ in pool.call(ask("hi")):
+            pass
+
+    for key in ("k1", "k2", "k3"):
+        keys.credentials["a"] = replace(keys.credentials["a"], key=Secret(key))
+        await asyncio.gather(*(hear() for _ in range(1 if key != "k3" else 3)))
+    assert made == ["k1", "k2", "k3"]
+    await pool.close()
 
 
 async def test_a_refused_token_is_renewed_once() -> None:

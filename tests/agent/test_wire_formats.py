@@ -166,6 +166,8 @@ EFFORTS: list[tuple[str, str, str, dict[str, object]]] = [
         {"thinking": {"type": "enabled", "budget_tokens": 10_240}},
     ),
     (ANTHROPIC_MESSAGES, "kimi-k2", "max", {"thinking": {"type": "enabled", "budget_tokens": 62_976}}),
+    (ANTHROPIC_MESSAGES, "kimi-k2", "ultra", {"thinking": {"type": "enabled", "budget_tokens": 62_976}}),
+    (CODEX_RESPONSES, "gpt-5", "ultra", {"reasoning": {"effort": "max", "summary": "auto"}}),
     *(
         (
             ANTHROPIC_MESSAGES,
@@ -207,7 +209,8 @@ def test_the_nearest_effort() -> None:
     assert nearest_effort("medium", ("low", "high")) == "low"
     assert nearest_effort("max", ("low", "high")) == "high"
     assert nearest_effort("none", ("low", "high")) == "" == nearest_effort("", ("low",))
-    assert nearest_effort("ultra", ("low",)) == "ultra", "what we do not know is the service's to judge"
+    assert nearest_effort("ultra", ("low", "max")) == "max"
+    assert nearest_effort("beyond", ("low",)) == "beyond", "what we do not know is the service's to judge"
 
 
 # --- the address and the key -------------------------------------------------------------------------

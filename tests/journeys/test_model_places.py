@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from hermes.agent.models.choose import ModelChoice
+from hermes.agent.models.servers import ModelListing, OfferedModel
 from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.callers import Caller
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
+from hermes.domain.errors import FaultKind, ModelFault
 from hermes.domain.event import Entry, ModelSaid
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.settings.settings import ModelFactSettings
@@ -95,6 +98,44 @@ async def test_what_a_provider_lists_is_kept_with_how_it_is(tmp_path: Path) -> N
             (health,) = models.places.health()
             assert (health["models"], health["fault"]) == (2, "")
             assert list(models.offered(MAIN_AGENT)) == ["main-model", "other"]
+
+
+async def test_a_window_that_an_error_stated_holds_until_the_server_lists_another(tmp_path: Path) -> None:
+    async with by("main") as main, by("house") as house, gateway(tmp_path, main, house) as app:
+        places = app._agents.models.places
+        here = app._agents.models.choice
+        far = replace(here, base_url="https://far.example/v1")
+        words = "the request exceeds the available context size (4096 tokens), try increasing it"
+        fault = ModelFault("too long", kind=FaultKind.TOO_LONG, quote=words)
+        listing = ModelListing(models=(OfferedModel(name="main-model", window=32_768),), status=200)
+
+        def window(choice: ModelChoice) -> int | None:
+            return places.facts(choice, replace(app.loaded.settings.model, default="main-model")).window
+
+        for choice in (here, far):
+            await places.tell_listing(choice, listing)
+            await places.tell_call(choice.base_url, "main-model", fault)
+            assert window(choice) == 4096
+            await places.tell_listing(choice, listing)
+        assert window(here) == 32_768, "a server here lists how it was started"
+        assert window(far) == 4096, "it listed as much before, and did not read it"
+        newer = ModelListing(models=(OfferedModel(name="main-model", window=16_384),), status=200)
+        await places.tell_listing(far, newer)
+        assert window(far) == 16_384
+
+
+async def test_what_the_settings_know_of_a_model_reaches_its_service(tmp_path: Path) -> None:
+    text = (
+        "model: {{default: claude-new, base_url: '{url}', api_mode: anthropic_messages}}\n"
+        "models: {{claude-new: {{max_output: 64000}}}}\n"
+    )
+    async with FakeModelServer(lambda request: Reply(text="hi")) as server:
+        (tmp_path / "config.yaml").write_text(text.format(url=server.base_url.removesuffix("/v1")))
+        app = App(tmp_path, {"HERMES_NO_PROBE": "1"}, AppOverrides(platforms={}, tools=()))
+        async with asyncio.timeout(60), app.running():
+            assert await say(app, "hello") == "hi"
+        asked = [request.wire for request in server.requests if request.method == "POST"]
+        assert asked[0]["max_tokens"] == 64_000
 
 
 # --- /model

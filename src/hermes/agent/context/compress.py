@@ -47,6 +47,7 @@ _MOST_READ = 1600
 _CHARS = 4
 _WORDS_PER_TOKEN = 0.6
 _STATED = (
+    re.compile(r">\s*(\d[\d,_]{2,9})"),  # Anthropic: what is asked for, and behind it what there is
     re.compile(r"(?:maximum|max|limit|window|context (?:length|size)|n_ctx)\D{0,40}?(\d[\d,_]{2,9})", re.I),
     re.compile(r"(\d[\d,_]{2,9})\s*(?:tokens?\s*)?(?:maximum|limit)", re.I),
 )
@@ -109,7 +110,8 @@ class Compressor:
         self._facts = facts
         self._choose = choose
         self._before = before
-        self._stated: dict[str, int] = {}
+        self._stated: dict[str, tuple[int, int | None]] = {}
+        """What models said, and what else was known of their windows then: once that changes, it counts."""
 
     @property
     def settings(self) -> CompressionSettings:
@@ -119,7 +121,8 @@ class Compressor:
 
     def limits(self, model: str) -> WindowLimits | None:
         facts = self._facts(model)
-        known = [window for window in (facts.window, self._stated.get(model)) if window]
+        stated, before = self._stated.get(model, (None, None))
+        known = [window for window in (facts.window, stated if before == facts.window else None) if window]
         if not known:
             return None
         window = min(known)
@@ -128,10 +131,11 @@ class Compressor:
 
     def learn(self, model: str, fault: ModelFault) -> None:
         """A model that says "too long" may say how much it reads: that is known from then on."""
-        for pattern in _STATED:
+        for pattern in _STATED if "per minute" not in fault.quote else ():
             stated = pattern.search(fault.quote)
             if stated is not None:
-                self._stated[model] = int(stated[1].replace(",", "").replace("_", ""))
+                window = int(stated[1].replace(",", "").replace("_", ""))
+                self._stated[model] = (window, self._facts(model).window)
                 return
 
     def tail(self, tokens: int) -> Tail:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hermes.agent.models.choose import is_local
 from hermes.agent.models.formats import load_format
+from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import Provider
 from hermes.domain.providers import CHAT_COMPLETIONS, LOCAL
 from hermes.domain.settings.providers import EndpointOptions
@@ -15,6 +16,8 @@ from hermes.domain.settings.settings import ModelSettings
 from hermes.domain.word import replace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hermes.agent.models.client import Deadlines
     from hermes.agent.models.endpoint import HttpProvider
 
@@ -22,10 +25,13 @@ OPENAI_COMPATIBLE = "openai_compatible"
 DEMO = "demo"
 
 
-def make_openai_compatible(settings: ModelSettings) -> HttpProvider:
-    """A model behind the address of the settings. One on this machine may take its time, and a call that it
-    writes as text instead of making it counts."""
-    from hermes.agent.models.client import ModelClient
+def make_openai_compatible(
+    settings: ModelSettings, facts: Callable[[str], ModelFacts] | None = None
+) -> HttpProvider:
+    """A model behind the address of the settings, of which `facts` knows more than the package. One on this
+    machine may take its time, and a call that it writes as text instead of making it counts."""
+    from hermes.agent.models.catalogue import published_facts
+    from hermes.agent.models.client import HERE, THINKING, Deadlines, ModelClient
     from hermes.agent.models.endpoint import HttpProvider, ModelEndpoint
     from hermes.agent.models.login.services import account_headers
 
@@ -34,7 +40,8 @@ def make_openai_compatible(settings: ModelSettings) -> HttpProvider:
         base_url=settings.base_url,
         key=settings.api_key,
         max_tokens=settings.max_tokens,
-        deadlines=_deadlines(options, here),
+        deadlines=_deadlines(options, HERE if here else Deadlines()),
+        thinking_deadlines=_deadlines(options, HERE if here else THINKING),
         written_calls=here,
         headers=account_headers(settings.base_url, settings.api_key.reveal())
         | {name: text.reveal() for name, text in options.headers},
@@ -43,15 +50,13 @@ def make_openai_compatible(settings: ModelSettings) -> HttpProvider:
         reasoning=options.reasoning,
         caching=options.caching,
         defers=options.defers,
+        facts=facts or published_facts,
     )
     wire = load_format(settings.api_mode or CHAT_COMPLETIONS)
     return HttpProvider(endpoint, wire, ModelClient(options))
 
 
-def _deadlines(options: EndpointOptions, here: bool) -> Deadlines:
-    from hermes.agent.models.client import Deadlines
-
-    made = Deadlines(first_byte=600.0, idle=300.0, total=1800.0) if here else Deadlines()
+def _deadlines(options: EndpointOptions, made: Deadlines) -> Deadlines:
     if options.request_timeout is not None:
         total = options.request_timeout
         made = replace(made, total=total, first_byte=min(made.first_byte, total))

@@ -31,7 +31,12 @@ class Deadlines(Struct, frozen=True, kw_only=True):
     connect: float = 10.0
     first_byte: float = 60.0
     idle: float = 60.0
-    total: float = 600.0
+    total: float = 1800.0
+
+
+HERE = Deadlines(first_byte=600.0, idle=300.0)
+THINKING = Deadlines(first_byte=600.0, idle=600.0, total=3600.0)
+"""For models that think far away: many say nothing meanwhile (docs.x.ai asks for 900 seconds and more)."""
 
 
 def tls_of(options: EndpointOptions) -> ssl.SSLContext | bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra")
 """How much a model may think, from nothing on; empty is as the service likes."""
+OPENAI_EFFORTS = EFFORTS[: EFFORTS.index("ultra")]
+"""The words of OpenAI; which of them a model takes is its service's to say."""
 
 
 def nearest_effort(effort: str, levels: Collection[str]) -> str:

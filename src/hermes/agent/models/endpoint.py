@@ -19,8 +19,8 @@ from hermes.agent.models.assembly import MOST_TEXT, ReplyAssembly, ReplyBody
 from hermes.agent.models.cache_misses import cache_miss
 from hermes.agent.models.catalogue import published_facts
 from hermes.agent.models.client import Deadlines, ModelClient, ModelHttpResponse
-from hermes.agent.models.faults import MOST_ERROR_BYTES, Quirk, fault_for, quirk_of, read_error
-from hermes.domain.errors import ModelFault
+from hermes.agent.models.faults import MOST_ERROR_BYTES, NEW_KEY, Quirk, fault_for, quirk_of, read_error
+from hermes.domain.errors import FaultKind, ModelFault
 from hermes.domain.event import Notice
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
@@ -50,6 +50,8 @@ class ModelEndpoint(Struct, frozen=True, kw_only=True):
     stream: bool = True
     written_calls: bool = False
     deadlines: Deadlines = field(default_factory=Deadlines)
+    thinking_deadlines: Deadlines | None = None
+    """For models that think, if they have more time."""
     headers: Mapping[str, str] = field(default_factory=dict)
     extra_body: Mapping[str, object] = field(default_factory=dict)
     token_limit: str = "max_tokens"
@@ -146,7 +148,11 @@ class HttpProvider:
         body = ReplyBody(reply, self._wire.reader(reply))
         sent = self._wire.encode(request, endpoint)
         answer = await self._client.send(
-            self._url(request.model), self._headers, sent, place=self._place, deadlines=endpoint.deadlines
+            self._url(request.model),
+            self._headers,
+            sent,
+            place=self._place,
+            deadlines=self._deadlines(request),
         )
         try:
             await self._check(answer, request)
@@ -162,6 +168,10 @@ class HttpProvider:
             await _last_words(answer)  # so that the connection can be used again
         finally:
             answer.close()
+
+    def _deadlines(self, request: ModelRequest) -> Deadlines:
+        thinks = request.options.effort != "none" and self._endpoint.facts(request.model).thinking
+        return (self._endpoint.thinking_deadlines if thinks else None) or self._endpoint.deadlines
 
     def _traced(self, request: ModelRequest, end: ModelEnd) -> ModelEnd:
         """With why little of the prompt was cached, where a cache is known of. What is published of a model
@@ -205,7 +215,10 @@ class HttpProvider:
         if path != self._path:
             # Some addresses are known with the version in them, some without.
             again = path.startswith("/v1/") and self._base.path.endswith("/v1")
-            self._path, self._target = path, URL(f"{self._base}{path.removeprefix('/v1') if again else path}")
+            place = self._base.raw_path.rstrip("/") + (path.removeprefix("/v1") if again else path)
+            self._path = path
+            # A query stays behind the path, as Azure's `api-version` has to.
+            self._target = self._base.with_path(place, encoded=True).with_query(self._base.query)
         return self._target
 
     @cached_property
@@ -223,6 +236,9 @@ class HttpProvider:
             "User-Agent": "hermes",
         }
         key = self._endpoint.key.reveal().strip()
+        if not key.isascii() or not key.isprintable():
+            words = f"the key for {self._place} has a line end or another character that no key has."
+            raise ModelFault(words, kind=FaultKind.BAD_KEY, hint=NEW_KEY)
         return {**shared, **self._wire.headers(key), **self._endpoint.headers}
 
 

@@ -24,7 +24,9 @@ _LIMITS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         r"maximum context length (?:is|of) (\d{3,8})",
-        r"> (\d{3,8}) maximum",
+        r"> (\d{3,8})",
+        r"maximum prompt length is (\d{3,8})",
+        r"token limit: (\d{3,8})",
         r"tokens allowed \((\d{3,8})\)",
         r"context (?:size|window|length|limit)(?: is| of)? ?\(?(\d{3,8})",
     )
@@ -63,7 +65,7 @@ def model_facts(
 
 def stated_limit(words: str) -> int | None:
     """How many tokens a model reads, if the words with which it refused a prompt say so."""
-    for pattern in _LIMITS:
+    for pattern in _LIMITS if "per minute" not in words else ():
         found = pattern.search(words.replace(",", "")[:2000])
         if found and int(found[1]) >= _LEAST_LIMIT:
             return int(found[1])

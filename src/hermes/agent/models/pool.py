@@ -21,6 +21,7 @@ from hermes.domain.clock import Clock
 from hermes.domain.credential import Cooldown, Credential, CredentialKind, PoolStrategy
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, NeedsLogin, Unreachable, as_model_fault
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
+from hermes.domain.settings.declaring import Secret
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.models")
@@ -37,6 +38,14 @@ class CredentialAccess(Struct, frozen=True, kw_only=True):
     read: Callable[[], Awaitable[Sequence[Credential]]]
     rest: Callable[[str, Cooldown, dict[str, int]], Awaitable[None]]
     renew: Callable[[Credential], Awaitable[Credential]]
+
+
+class _Made(Struct, kw_only=True):
+    """The provider of a key, and how many calls run with it."""
+
+    key: Secret
+    provider: Provider
+    calls: int = 0
 
 
 class PooledProvider:
@@ -59,8 +68,9 @@ class PooledProvider:
         self._clock = clock
         self._strategy = strategy
         self._alone = alone
-        self._made: dict[str, tuple[str, Provider]] = {}
-        self._left: list[Provider] = []
+        self._made: dict[str, _Made] = {}
+        self._old: list[_Made] = []
+        """Providers of tokens that were renewed, as long as calls with them run."""
         self._uses: dict[str, int] = {}
         self._last = ""
 
@@ -70,10 +80,12 @@ class PooledProvider:
             credential, several = await self._next(tried)
             tried.add(credential.id)
             began, fresh = False, False
+            made: _Made | None = None
             try:
                 credential, fresh = await self._fresh(credential), True
                 self._uses[credential.id] = self._uses.get(credential.id, 0) + 1
-                pieces = cast(Pieces, (await self._provider(credential)).call(request))
+                made = self._take(credential)
+                pieces = cast(Pieces, made.provider.call(request))
                 async with aclosing(pieces):
                     async for piece in pieces:
                         began = True
@@ -93,6 +105,10 @@ class PooledProvider:
                 if began:
                     fault.elsewhere = True
                     raise fault from error
+            finally:
+                if made is not None:
+                    made.calls -= 1
+                    await self._close_idle()
 
     # --- which one
 
@@ -196,19 +212,26 @@ class PooledProvider:
 
     # --- the provider of a credential
 
-    async def _provider(self, credential: Credential) -> Provider:
-        key, made = self._made.get(credential.id, ("", None))
-        if made is None or key != credential.key.reveal():
-            # Calls with the last token may still run; those with the one before it do not.
-            await _close(self._left)
-            self._left = [] if made is None else [made]
-            made = self._make(credential)
-            self._made[credential.id] = (credential.key.reveal(), made)
+    def _take(self, credential: Credential) -> _Made:
+        """The provider of a credential, for one more call."""
+        made = self._made.get(credential.id)
+        if made is None or made.key.reveal() != credential.key.reveal():
+            if made is not None:
+                self._old.append(made)
+            made = self._made[credential.id] = _Made(key=credential.key, provider=self._make(credential))
+        made.calls += 1
         return made
 
+    async def _close_idle(self) -> None:
+        if self._old:
+            idle = [made for made in self._old if not made.calls]
+            self._old = [made for made in self._old if made.calls]
+            await _close(idle)
+
     async def close(self) -> None:
-        made, self._made = self._made, {}
-        await _close([*self._left, *(provider for _, provider in made.values())])
+        every = [*self._old, *self._made.values()]
+        self._old, self._made = [], {}
+        await _close(every)
 
 
 def _end(credential: Credential) -> datetime:
@@ -216,8 +239,8 @@ def _end(credential: Credential) -> datetime:
     return credential.cooldown.until
 
 
-async def _close(providers: Sequence[Provider]) -> None:
-    for provider in providers:
-        close = getattr(provider, "close", None)
+async def _close(providers: Sequence[_Made]) -> None:
+    for made in providers:
+        close = getattr(made.provider, "close", None)
         if close is not None:
             await close()

@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from functools import partial
 
 from msgspec import Struct
 
 from hermes.agent.models import choose as choosing
 from hermes.agent.models import servers
-from hermes.agent.models.builtin import BUILT_IN, DEMO, OPENAI_COMPATIBLE
+from hermes.agent.models.builtin import BUILT_IN, DEMO, OPENAI_COMPATIBLE, make_openai_compatible
 from hermes.agent.models.choose import LocalServer, ModelAccess, ModelChoice
 from hermes.agent.models.foreign import ForeignProvider
 from hermes.agent.models.watched import TellOutcome, WatchedProvider
 from hermes.domain.errors import FaultKind, ModelFault, Unreachable
 from hermes.domain.ids import AgentId
+from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.settings.settings import ModelSettings
 from hermes.domain.text import one_line
@@ -57,6 +59,8 @@ class RoutedProvider:
 
 _LIST_SECONDS = 10.0
 MakeProvider = Callable[[ModelSettings], Provider]
+KnownFacts = Callable[[ModelChoice, ModelSettings, str], ModelFacts]
+"""What is known of a model that is reached like the one of a choice."""
 
 
 class UnavailableProvider:
@@ -88,7 +92,8 @@ class DemoOnlyProvider:
 class Models:
     """`makers` make providers by name, our own and those of plugins; `probe` allows looking for servers on
     this machine, once; `redact` takes secrets out of what a plugin's provider says; `stored` names the
-    providers with a stored credential; `tell` hears how calls end."""
+    providers with a stored credential; `tell` hears how calls end; `facts` knows what the settings and newer
+    lists say of a model there."""
 
     def __init__(
         self,
@@ -98,15 +103,17 @@ class Models:
         redact: Callable[[str], str] = str,
         stored: Callable[[], Collection[str]] = tuple,
         tell: TellOutcome | None = None,
+        facts: KnownFacts | None = None,
     ) -> None:
         self._tell = tell
+        self._facts = facts
         self._redact = redact
         self._stored = stored
         self._makers: dict[str, MakeProvider] = {**BUILT_IN, **(makers or {})}
         self._plugins = self._makers.keys() - BUILT_IN.keys()
         self._probe = probe
         self._servers: list[LocalServer] | None = None
-        self._made: dict[tuple[str, ModelSettings], Provider] = {}
+        self._made: dict[tuple[str, str, ModelSettings], Provider] = {}
         self.offered: dict[AgentId, tuple[str, ...]] = {}
         """What the services say they have, as of the last time they were asked."""
 
@@ -155,20 +162,37 @@ class Models:
                     api_mode=choice.format,
                     options=choice.options,
                 )
-                return self._provider(OPENAI_COMPATIBLE, reached, shared=shared)
+                facts = None if self._facts is None else partial(self._facts, choice, settings)
+                return self._provider(
+                    OPENAI_COMPATIBLE, reached, shared=shared, facts=facts, spec=choice.provider
+                )
 
-    def _provider(self, name: str, settings: ModelSettings, *, shared: bool = True) -> Provider:
+    def _provider(
+        self,
+        name: str,
+        settings: ModelSettings,
+        *,
+        shared: bool = True,
+        facts: Callable[[str], ModelFacts] | None = None,
+        spec: str = "",
+    ) -> Provider:
         """Agents that reach a service in the same way share its provider, and with it the connections."""
         if name not in self._plugins:
             # The model is named in each request, and what is known of it is none of a provider's business.
             window = settings.context_length if settings.path else None
             settings = replace(settings, default="", provider=name, context_length=window)
-        key = (name, settings)
+        key = (name, spec, settings)
         if shared and key in self._made:
             return self._made[key]
         make = self._makers[name]
         foreign = name in self._plugins
-        made = ForeignProvider(name, make, settings, self._redact) if foreign else make(settings)
+        made: Provider
+        if foreign:
+            made = ForeignProvider(name, make, settings, self._redact)
+        elif make is make_openai_compatible:
+            made = make_openai_compatible(settings, facts)
+        else:
+            made = make(settings)
         place = settings.base_url or settings.path
         if self._tell is not None and place:
             made = WatchedProvider(made, place, self._tell)
@@ -193,7 +217,7 @@ class Models:
             if listing.models:
                 self.offered[agent] = listing.names
             elif listing.fault:
-                silent.append(choice.base_url)
+                silent.append(choosing.shown_url(choice.base_url))
             count += len(listing.models)
         if silent:
             raise Unreachable(f"no list of models from {', '.join(sorted(set(silent)))}")

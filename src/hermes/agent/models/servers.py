@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
 
@@ -76,7 +76,8 @@ async def list_models(choice: ModelChoice, seconds: float = 1.0) -> ModelListing
         return ModelListing(models=named, status=404)
     if not url:
         inner = "/v1/models" if choice.format == ANTHROPIC_MESSAGES else "/models"
-        url = choice.base_url.rstrip("/") + inner
+        parts = urlsplit(choice.base_url)
+        url = urlunsplit(parts._replace(path=parts.path.rstrip("/") + inner))
     key = choice.key.reveal().strip()
     headers = dict(load_format(choice.format).headers(key)) if choice.format in FORMATS else {}
     headers |= {name: text.reveal() for name, text in options.headers}

@@ -55,6 +55,7 @@ class ModelPlaces:
         self.models = Models()
         self._store: Store | None = None
         self._windows: dict[str, tuple[int, bool]] = {}
+        self._listed: dict[str, int] = {}
         self._health: dict[str, ProviderHealth] = {}
         self._reached: dict[tuple[ModelSettings, str], tuple[ModelChoice, ModelSettings]] = {}
 
@@ -109,6 +110,10 @@ class ModelPlaces:
             window=self._windows.get(f"{model}@{settings.path if of_file else url}", (usual, False))[0],
         )
 
+    def facts_beside(self, choice: ModelChoice, settings: ModelSettings, model: str) -> ModelFacts:
+        """What is known of a model that is reached like the one of a choice."""
+        return self.facts(replace(choice, model=model or choice.model), settings)
+
     # --- what providers say
 
     async def tell_call(self, base_url: str, model: str, fault: ModelFault | None) -> None:
@@ -132,8 +137,12 @@ class ModelPlaces:
         health.fault, health.models = listing.fault, len(listing.models) or health.models
         sizes = {model.name: model.window for model in listing.models if model.window is not None}
         key = f"{choice.model}@{choice.base_url}"
-        if choice.model in sizes and not self._windows.get(key, (0, False))[1]:
-            await self._remember({key: (sizes[choice.model], False)})
+        listed = sizes.get(choice.model)
+        if listed is None or (self._listed.get(key) == listed and not is_local(choice.base_url)):
+            # What an error said since then stays; but a server here may have been started anew.
+            return
+        self._listed[key] = listed
+        await self._remember({key: (listed, False)})
 
     def health(self) -> Sequence[Mapping[str, Any]]:
         """How the providers are that were asked or called since the start."""

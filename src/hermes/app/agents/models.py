@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hermes import plugins
-from hermes.agent.models.choose import LOCAL_SERVERS, ModelAccess, ModelChoice, stand_in
+from hermes.agent.models.choose import LOCAL_SERVERS, ModelAccess, ModelChoice, shown_url, stand_in
 from hermes.agent.models.fallback import FallbackModel, FallbackProvider
 from hermes.agent.models.images import ImageAttachingProvider
 from hermes.agent.models.pool import PooledProvider
@@ -278,7 +278,12 @@ class AgentModels:
         probe, redact = not self._loaded.variables.get(NO_PROBE), self._loaded.secrets.redact
         stored = partial(self._credentials.providers, MAIN_AGENT)
         self.places.models = Models(
-            makers, probe=probe, redact=redact, stored=stored, tell=self.places.tell_call
+            makers,
+            probe=probe,
+            redact=redact,
+            stored=stored,
+            tell=self.places.tell_call,
+            facts=self.places.facts_beside,
         )
         for alias, settings in routes.items():
             choice = await self._models.choose(settings)
@@ -438,8 +443,9 @@ async def keep_real_models(
 
 
 def _spell_choice(choice: ModelChoice) -> str:
-    """Without its key."""
-    return json.dumps({name: getattr(choice, name) for name in _KEPT})
+    """Without its key, and without credentials in its address."""
+    kept = replace(choice, base_url=shown_url(choice.base_url) if choice.base_url else "")
+    return json.dumps({name: getattr(kept, name) for name in _KEPT})
 
 
 def _read_choice(text: str | None) -> ModelChoice | None:

@@ -25,7 +25,16 @@ _CODE_SECONDS = 900.0
 _SLOWER = 5.0
 _USUAL_LIFE = 3600
 _DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-_PASSING = frozenset({"server_error", "temporarily_unavailable"})
+_LATEST = 2.0**33
+_FINAL = frozenset(
+    {
+        *("invalid_request", "invalid_client", "invalid_grant", "unauthorized_client"),
+        *("unsupported_grant_type", "invalid_scope", "invalid_token", "access_denied", "expired_token"),
+        *("token_expired", "token_revoked"),
+    }
+)
+_FINAL_START = "refresh_token_"
+"""OpenAI's account server: refresh_token_expired, _reused, _invalidated (github.com/openai/codex)."""
 Sleep = Callable[[float], Awaitable[None]]
 Now = Callable[[], datetime]
 
@@ -158,15 +167,16 @@ def _tokens(login: DeviceLogin, answer: Mapping[str, Any], now: datetime) -> Log
         raise Unreachable(f"{login.title} answers without an access token")
     ends = claims_of(access).get("exp")
     at = now + timedelta(seconds=_number(answer, "expires_in", _USUAL_LIFE))
-    if "expires_in" not in answer and isinstance(ends, int | float):
-        at = datetime.fromtimestamp(min(ends, 2**40), UTC)
+    if "expires_in" not in answer and isinstance(ends, int | float) and 0 < ends < _LATEST:
+        at = datetime.fromtimestamp(ends, UTC)
     return LoginTokens(access=Secret(access), refresh=Secret(_word(answer, "refresh_token")), expires_at=at)
 
 
 def _refusal(login: DeviceLogin, status: int, answer: Mapping[str, Any]) -> Exception:
-    """RFC 6749, 5.2: an error by name with a 4xx is final; whatever else there is may pass."""
+    """RFC 6749, 5.2: an error that is named there is final, with 400 or 401; all else may pass, such as what
+    a proxy in between says."""
     error = _word(answer, "error") or _word(answer, "code")
-    if not 400 <= status < 500 or status in (408, 429) or not error or error in _PASSING:
+    if status not in (400, 401) or not (error in _FINAL or error.startswith(_FINAL_START)):
         return Unreachable(f"{login.title} gives no access token now (HTTP {status}{_why(answer)})")
     return NeedsLogin(
         f"The login at {login.title} is not valid any more{_why(answer)}: hermes login {login.provider}"

@@ -28,7 +28,7 @@ def encode_effort(effort: str, model: str, limit: int) -> dict[str, Any]:
         # Some models tell nothing of their thoughts unless asked.
         thinking = {"type": "adaptive", "display": "summarized"}
         return {"thinking": thinking, "output_config": {"effort": nearest_effort(effort, levels)}}
-    budget = min(_BUDGETS.get(effort, _LEAST_BUDGET), limit - _LEAST_BUDGET)
+    budget = min(_BUDGETS.get(nearest_effort(effort, _BUDGETS), _LEAST_BUDGET), limit - _LEAST_BUDGET)
     if budget < _LEAST_BUDGET:
         return {}
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}

@@ -11,7 +11,7 @@ from typing import Any
 
 from hermes.agent.context import transcript_messages as transcript
 from hermes.agent.context.encoded import EncodeMessage, Images, comma, encode_prompt
-from hermes.agent.models.effort import nearest_effort
+from hermes.agent.models.effort import OPENAI_EFFORTS, nearest_effort
 from hermes.agent.models.encoding import (
     EncodedTools,
     breakpoints,
@@ -103,7 +103,7 @@ def encode_options(request: ModelRequest, endpoint: ModelEndpoint) -> dict[str, 
         if endpoint.reasoning is ReasoningField.OBJECT:
             fields["reasoning"] = {"effort": nearest_effort(options.effort, _OBJECT_EFFORTS)}
         else:
-            fields["reasoning_effort"] = options.effort
+            fields["reasoning_effort"] = nearest_effort(options.effort, OPENAI_EFFORTS)
     if options.stop:
         fields["stop"] = options.stop
     if request.tools and not options.parallel:

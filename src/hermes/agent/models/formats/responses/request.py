@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from hermes.agent.call_repair import read_arguments
 from hermes.agent.context.encoded import Images, comma, encode_prompt
 from hermes.agent.context.transcript_messages import ModelMessage, Role
+from hermes.agent.models.effort import OPENAI_EFFORTS, nearest_effort
 from hermes.agent.models.encoding import (
     EncodedTools,
     dump,
@@ -47,7 +48,7 @@ def encode_request(request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
     if endpoint.caching is CacheStyle.KEY and request.cache_key:
         head["prompt_cache_key"] = request.cache_key
     if "effort" not in endpoint.without:
-        effort = request.options.effort
+        effort = nearest_effort(request.options.effort, OPENAI_EFFORTS)
         if effort or thinks:
             wanted = {"effort": effort} if effort else {}
             summary = {"summary": "auto"} if "summary" not in endpoint.without else {}
