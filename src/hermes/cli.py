@@ -54,6 +54,7 @@ COMMANDS: dict[str, str] = {
     "memory show": "print an entry",
     "memory edit": "change an entry, or share it",
     "memory forget": "forget an entry, or a person",
+    "memory setup": "install and choose a memory provider",
     "memory export": "print what agents remember as JSON",
     "cron list": "list the scheduled jobs",
     "cron create": "create a job",

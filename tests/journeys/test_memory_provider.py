@@ -20,6 +20,7 @@ from hermes.domain.ids import SessionId
 from hermes.domain.ports.memory import MemoryScope, TurnExchange
 from hermes.domain.session import owner_of
 from hermes.domain.settings.memory import MemorySettings
+from hermes.domain.settings.settings import Profile
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.domain.turn import Turn
 from hermes.testing.harness import PATIENCE, Journey, open_settings
@@ -194,3 +195,22 @@ async def test_learning_may_be_cut_off_anywhere(tmp_path: Path, full: bool, afte
         assert len({turn for turn, *_ in learned}) == 2
 
     await cut_everywhere(tmp_path, make, live, after=after, full=full)
+
+
+async def test_a_provider_is_given_its_key_of_the_environment(
+    tmp_path: Path, notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys: list[str] = []
+
+    def make(profile: Profile) -> Notebook:
+        keys.append(profile.settings.honcho.api_key.reveal())
+        return notebook
+
+    monkeypatch.setattr(plugins, "memories", lambda used: {"notebook": make})
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / ".env").write_text("HONCHO_API_KEY=hch-v3-0123456789abcdef\n")
+    (home / ".env").chmod(0o600)
+    async with Chats(home, CONFIG) as chats:
+        await chats.say("hello")
+    assert keys == ["hch-v3-0123456789abcdef"]

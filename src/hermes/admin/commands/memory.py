@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from hermes import plugins
+from hermes.admin.commands.platform_packages import FURTHER_EXTRAS, install_extra, is_installed
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare, number_to
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column, ago
@@ -13,6 +15,8 @@ from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.memory import EVERYBODY, MemoryEntry
 from hermes.domain.text import one_line
 from hermes.entry.memories import edit_memory, forget_memory, list_memory
+from hermes.state.home.homes import prepare_home
+from hermes.state.settings.by_key import set_setting
 
 _LARGEST = 2**62
 
@@ -33,9 +37,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     declare(show, JSON)
     declare(edit, {"[text]": "what it says from now on", "--share": "tell everybody's sessions of it"})
     declare(edit, {"--unshare": "tell only sessions of its person"})
+    setup = add("setup", "Install what a memory provider needs, and choose it.", _setup)
+    declare(setup, {"provider": "its name, such as honcho"})
     forget = add("forget", "Forget an entry, or all about a person.", _forget)
     declare(forget, {"[entry]": "its number"}, type=number_to(_LARGEST))
     declare(forget, whose | {"--person ID": "all about them", "-y, --yes": "do not ask"})
+
+
+def _setup(command: CliCommand) -> None:
+    """Install what a provider needs, if that is missing, and choose it."""
+    name = command.asked.provider.lower()
+    if name != "none" and not plugins.is_installed(plugins.MEMORY, name):
+        raise UserError(f"There is no memory provider “{one_line(name, 40)}”.", hint="Known: honcho, none.")
+    extra = FURTHER_EXTRAS.get(name)
+    if extra is not None and not is_installed(extra):
+        install_extra(extra, name, command.console)
+    set_setting(prepare_home(command.home), "memory.provider", name)
+    command.console.line(f"memory.provider is {name} from the next start of the gateway on.")
+    if name == "honcho":
+        command.console.line("Its key is HONCHO_API_KEY; your own server is honcho.base_url.")
 
 
 def _agent(command: CliCommand) -> str:

@@ -21,9 +21,10 @@ from hermes.domain.text import one_line
 
 FURTHER_EXTRAS = {
     "socks": PackageExtra(name="socks", modules=("aiohttp_socks",)),
+    "honcho": PackageExtra(name="honcho", modules=("honcho",)),
     "local": PackageExtra(name="local", modules=("xllamacpp",)),
 }
-"""What is needed for no single platform: proxies, models from files."""
+"""What is needed for no single platform: proxies, memory providers, models from files."""
 _LOCKS = Path(__file__).parents[1] / "extras"
 _MADE_BY_US = "made-by-hermes"
 _PACKAGE = re.compile(r"^([\w.-]+)==", re.MULTILINE)

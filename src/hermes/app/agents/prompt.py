@@ -31,9 +31,11 @@ from hermes.domain.errors import HermesError
 from hermes.domain.ports.agent import Memory
 from hermes.domain.ports.world import Files, World
 from hermes.domain.session import FrozenPrompt, Session
+from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.settings import Profile
 from hermes.domain.text import one_line
 from hermes.domain.toolbox import Toolbox
+from hermes.domain.word import replace
 from hermes.state.memory.files import read_soul
 from hermes.state.settings.loader import LoadedSettings
 
@@ -204,5 +206,12 @@ def make_memories(own: Memory, profile: Profile, loaded: LoadedSettings) -> dict
         others = ", ".join(sorted(makers.keys() - {BUILT_IN})) or "none is installed"
         message = f"memory.provider: there is no memory “{wanted}”."
         raise loaded.wrong("memory.provider", message, f"Plugins that bring one: {others}.")
-    made = plugins.make_memory(wanted, makers[wanted], profile) if wanted else None
+    made = plugins.make_memory(wanted, makers[wanted], _with_key(profile, loaded)) if wanted else None
     return {BUILT_IN: own} if made is None else {BUILT_IN: own, wanted: made}
+
+
+def _with_key(profile: Profile, loaded: LoadedSettings) -> Profile:
+    """Settings hold no secret of the environment; a memory is given its own."""
+    honcho = profile.settings.honcho
+    key = honcho.api_key or Secret(loaded.variable("HONCHO_API_KEY"))
+    return replace(profile, settings=replace(profile.settings, honcho=replace(honcho, api_key=key)))

@@ -19,6 +19,7 @@ from hermes.domain.settings.compression import CompressionSettings
 from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, Section, setting
 from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
 from hermes.domain.settings.fallback import FallbackEntry, PoolSettings
+from hermes.domain.settings.honcho import HonchoSettings
 from hermes.domain.settings.manner import (
     EFFORTS,
     PROGRESS,
@@ -630,6 +631,7 @@ class Settings(Section, frozen=True, kw_only=True):
     sessions: SessionSettings = field(default_factory=SessionSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    honcho: HonchoSettings = field(default_factory=HonchoSettings)
     skills: SkillSettings = field(default_factory=SkillSettings)
     compression: CompressionSettings = field(default_factory=CompressionSettings)
     plugins: PluginSettings = field(default_factory=PluginSettings)

@@ -47,7 +47,7 @@ class MemoryTable(ScopedTable):
         marks = ", ".join("?" * len(persons))
         # As in the search of what was said: ranking a word that most entries hold takes too long.
         sql = "SELECT count(*) FROM (SELECT 1 FROM memory_words WHERE memory_words MATCH ? LIMIT ?)"
-        order = "m.n DESC" if self._db.value(sql, phrase, COMMON) >= COMMON else "rank"
+        order = "memory_words.rowid DESC" if self._db.value(sql, phrase, COMMON) >= COMMON else "rank"
         return _ENTRY.all(
             self._db,
             f"""WHERE n IN (SELECT m.n FROM memory_words JOIN memory m ON m.n = memory_words.rowid
