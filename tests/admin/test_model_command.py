@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import getpass
 import io
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from hermes.admin.commands import model as model_command
-from hermes.admin.shell.command import perform
+from hermes.admin.shell.command import CliCommand, perform
 from hermes.admin.shell.output import CliConsole
 from hermes.agent.models.choose import ModelChoice
 from hermes.agent.models.servers import ModelListing, OfferedModel
@@ -64,7 +65,34 @@ async def test_it_says_which_model_answers_and_chooses_another(tmp_path: Path) -
         assert "# mine" in (tmp_path / "config.yaml").read_text()
         assert "is now custom:house:gpt-4o" in await ask(tmp_path, "custom:house:gpt")
         assert default_of(tmp_path) == ("custom:house", "gpt-4o")
-        assert "is now big-model-8b" in await ask(tmp_path, "8b", "--provider", "house")
+        assert "is now custom:house:big-model-8b" in await ask(tmp_path, "8b", "--provider", "house")
+        assert "is now custom:house:big-model-70b" in await ask(tmp_path, "70b", ANTHROPIC_API_KEY="sk-ant-1")
+        assert default_of(tmp_path) == ("custom:house", "big-model-70b"), "it stays at its provider"
+
+
+async def test_a_provider_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    async def check(name: str, provider: str = "") -> str:
+        console = CliConsole(out=io.StringIO(), err=io.StringIO(), interactive=False)
+        command = CliCommand(
+            name="chat",
+            asked=argparse.Namespace(),
+            home=tmp_path,
+            environ={"HERMES_NO_PROBE": "1"},
+            console=console,
+        )
+        try:
+            await model_command.check_model(command, name, provider)
+        except UserError as error:
+            return str(error)
+        return ""
+
+    async with FakeModelServer(models=(*MODELS, "qwen3:8b", "phi3:mini")) as server:
+        write(tmp_path, server)
+        for fine in (("big",), ("phi3:mini",), ("house:any",), ("x", "house"), ("anthropic:new",)):
+            assert await check(*fine) == ""
+        assert "provider “groqq” is not known. Did you mean groq?" in await check("x", "groqq")
+        assert "There is no provider “hause”" in await check("hause:x")
+        assert "Did you mean custom:house?" in await check("hause:x")
 
 
 @pytest.mark.parametrize(

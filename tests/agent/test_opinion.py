@@ -62,7 +62,7 @@ def driver(second: Second, tool: Tool, *, smart: bool = True) -> Driver:
         system="",
         clock=SystemClock(),
         limits=quick(),
-        ask_model=second,
+        ask_model=lambda model: second,
         smart=lambda: smart,
     )
     return Driver(loop)

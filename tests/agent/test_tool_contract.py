@@ -52,7 +52,7 @@ async def finish(*tools: Tool, limits: object = None, script: object = None) -> 
     model = ScriptedModel(script or [calls(tools[0].name), say("done")])
     loop = AgentLoop(
         provider=model, toolbox=Toolbox(tools), model="m", system="s", clock=SystemClock(),
-        limits=limits or quick(), ask_model=vision,
+        limits=limits or quick(), ask_model=lambda model: vision,
     )  # fmt: skip
     chat = Driver(loop)
     records = await chat.say("go")

@@ -65,7 +65,7 @@ async def test_a_model_of_another_provider_reaches_that_provider(tmp_path: Path)
             assert "no provider is called “hose”" in await say(app, "hello", "custom:hose:big")
             assert "XAI_API_KEY is not set" in await say(app, "hello", "xai:grok-4")
     asked = [request for request in house.requests if request.method == "POST"]
-    assert [request.model for request in asked] == ["big", "other:latest"]
+    assert list(dict.fromkeys(request.model for request in asked)) == ["big", "other:latest"]
     assert asked[0].headers["X-Team"] == "blue"
     assert asked[0].headers["Authorization"] == "Bearer key-of-the-house"
     assert all("Authorization" not in request.headers for request in main.requests)
@@ -210,6 +210,22 @@ async def test_a_model_for_everybody_is_written_down(tmp_path: Path) -> None:
         async with asyncio.timeout(60), app.running():
             assert await say_here(app, "hello") == "house: tiny"
             assert app.choice.provider == "custom:house"
+            assert "is now custom:house:big-model-8b" in await type_in(app, "/model big-model-8b --global")
+
+
+async def test_a_session_elsewhere_gets_its_title_there(tmp_path: Path) -> None:
+    async with by("main") as main, by("house") as house, gateway(tmp_path, main, house) as app:
+        source = replace(DESK, address=Address(platform="scripted", chat="1"))
+        named = TurnInput(text="hello", guidance=Guidance(model="custom:house:tiny"))
+        turn = await app.gateway.submit(Submission(agent=MAIN_AGENT, source=source, input=named))
+        async with asyncio.timeout(30):
+            while True:
+                session = await app.store.read(lambda tx: tx.sessions.get(turn.session))
+                if session is not None and session.title:
+                    break
+                await asyncio.sleep(0.01)
+    assert not [request for request in main.requests if request.method == "POST"], "nobody named it"
+    assert [request.model for request in house.requests if request.method == "POST"] == ["tiny", "tiny"]
 
 
 async def test_a_history_that_no_longer_fits_is_said(tmp_path: Path) -> None:

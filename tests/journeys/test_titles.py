@@ -29,7 +29,7 @@ class Titler:
         self.asked: list[tuple[str, str, bool]] = []
         self.gate = gate
 
-    async def __call__(self, said: str, answered: str, local: bool) -> tuple[str, Usage | None]:
+    async def __call__(self, said: str, answered: str, local: bool, model: str) -> tuple[str, Usage | None]:
         self.asked.append((said, answered, local))
         hold = self.gate()
         if hold is not None:

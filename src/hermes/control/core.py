@@ -39,8 +39,9 @@ BringFile = Callable[[Turn, MediaItem, str, str | None], Awaitable[str]]
 start in the folder of its session, if that has one; tells its path there."""
 
 
-MakeTitle = Callable[[str, str, bool], Awaitable[tuple[str, Usage | None]]]
-"""A title for words and their answer, and what a model took for it; if the last is true, without a model."""
+MakeTitle = Callable[[str, str, bool, str], Awaitable[tuple[str, Usage | None]]]
+"""A title for words and their answer, and what a model took for it; without a model
+if the flag is true, else beside the session's model, which is named last."""
 PersonOf = Callable[[Turn], str | None]
 """Who speaks in a turn, as the entries of memory name them; None if nobody is known."""
 

@@ -74,6 +74,7 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
             raise UsageError("Give the message once: as an argument, or with -q or -z.")
         if self.asked.provider is not None and not self.asked.model:
             raise UsageError("--provider needs the model that is meant: --model NAME.")
+        self._check_model()
         words = self._words()
         command = self.command
         finder = GatewayFinder(command.home, command.environ, command.console.note, self.spawn)
@@ -88,6 +89,14 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
                 raise
             command.console.err.write(error.output)
             return error.code
+
+    def _check_model(self) -> None:
+        """Plain names are left to their provider, and cost nothing here."""
+        name, provider = self.asked.model or "", self.asked.provider or ""
+        if provider or ":" in name:
+            from hermes.admin.commands.model import check_model
+
+            asyncio.run(check_model(self.command, name, provider))
 
     # --- what is said ---
 

@@ -17,7 +17,7 @@ from hermes.admin.shell.command import CliCommand, declare
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column
 from hermes.agent.models.catalogue import SOURCE, ModelCatalogue, trim
-from hermes.agent.models.choose import ModelAccess, ModelChoice
+from hermes.agent.models.choose import ModelAccess, ModelChoice, unknown_provider_hint
 from hermes.agent.models.local import gguf_problem
 from hermes.agent.models.registry import Models
 from hermes.agent.models.servers import NO_PROBE, fetch_json
@@ -28,8 +28,9 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.models import ModelOption, describe_facts
-from hermes.domain.providers import CUSTOM, LOCAL, PROVIDERS, ProviderAuth, find_provider
+from hermes.domain.providers import CUSTOM, LOCAL, PROVIDERS, ProviderAuth, find_provider, split_model
 from hermes.domain.settings.settings import LOCAL_WINDOW
+from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.entry.desk import apply_settings
 from hermes.plugins import platform_manifests, providers
@@ -119,6 +120,25 @@ async def _find(command: CliCommand, text: str, provider: str) -> ModelOption:
             f"“{option.name}” is a name for API clients.", hint=f"Its model is {search.aliases[option.name]}."
         )
     return option
+
+
+async def check_model(command: CliCommand, name: str, provider: str) -> None:
+    """A `UserError` for a model at a provider that there is not; `qwen3:8b` is a name if it is listed."""
+    loaded = _loaded(command)
+    if not provider and (":" not in name or split_model(name, loaded.settings.providers)[0]):
+        return
+    search = await _search(command, loaded)
+    if provider:
+        search.provider(provider)
+        return
+    try:
+        await search.find(name)
+    except UserError as error:
+        head = name.partition(":")[0]
+        raise UserError(
+            f"There is no provider “{one_line(head, 40)}” and no model “{one_line(name, 80)}” here.",
+            hint=unknown_provider_hint(head, [f"{CUSTOM}:{own}" for own in loaded.settings.providers]),
+        ) from error
 
 
 def _adopt(command: CliCommand, option: ModelOption) -> None:

@@ -120,7 +120,7 @@ class AgentLoop:
         system: str | Callable[[Session], str],
         clock: Clock,
         limits: LoopLimits | None = None,
-        ask_model: RoleModel | None = None,
+        ask_model: Callable[[str], RoleModel] | None = None,
         link_hosts: Callable[[], Collection[str]] = tuple,
         smart: Callable[[], bool] = lambda: False,
         facts: Callable[[str], ModelFacts] = lambda model: ModelFacts(),
@@ -199,9 +199,15 @@ class AgentLoop:
             return attended_tools(with_bridge(usable, offered) if bridged else usable, run)
 
         tools = attended_tools(offered, run)
-        opinion = SecondModel(ask=self._ask_model) if self._ask_model is not None and self._smart() else None
+        ask = self._role_models(run)
+        opinion = SecondModel(ask=ask) if ask is not None and self._smart() else None
         bench = TurnTools(tools=tools, now=now, most_calls=self._limits.calls, opinion=opinion)
         return bench.beside(run.turn.input.guidance.tools)
+
+    def _role_models(self, run: Run) -> RoleModel | None:
+        """Asks the model of a role, beside the model of this run."""
+        named = run.turn.input.guidance.model or run.session.model or ""
+        return None if self._ask_model is None else self._ask_model(named)
 
     def _dispatcher(self, run: Run, bench: TurnTools) -> Dispatcher:
         seconds = self._limits.call_seconds
@@ -211,7 +217,7 @@ class AgentLoop:
             bench=bench,
             clock=self._clock,
             seconds=seconds,
-            ask_model=self._ask_model,
+            ask_model=self._role_models(run),
             safe_links=str if links is None else lambda text: links().take(text, last=True),
         )
 

@@ -27,11 +27,7 @@ def make_compressor(
     facts = partial(models.facts_of, agent)
 
     async def choose(model: str) -> Summariser:
-        main = await models.of(agent, ModelRole.MAIN)
-        chosen = await models.of(agent, ModelRole.SUMMARY)
-        if chosen is main:
-            chosen = replace(main, model=model, facts=facts(model))
-        return summariser(chosen, clock)
+        return summariser(await models.beside(agent, ModelRole.SUMMARY, model), clock)
 
     return Compressor(model=models.name(agent), settings=settings, facts=facts, choose=choose, before=before)
 

@@ -305,7 +305,7 @@ class AgentFactory:
             system=lambda session: prompt.build(),
             clock=clock,
             facts=partial(self.models.facts_of, profile.agent),
-            ask_model=self.models.asker(profile.agent, clock),
+            ask_model=partial(self.models.asker, profile.agent, clock),
             smart=lambda: live.now.approvals.mode == "smart",
             manner=AgentManner(live, profile.home),
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),

@@ -21,7 +21,9 @@ from hermes.domain.providers import CUSTOM, PROVIDERS, find_provider, split_mode
 from hermes.domain.settings.settings import ModelSettings
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
-from hermes.state.settings.loader import LoadedSettings
+from hermes.state.home.findings import SettingsFindings
+from hermes.state.home.textfile import read_text
+from hermes.state.settings.loader import CONFIG_FILE, LoadedSettings, check_text
 
 _VERSION = re.compile(r"[-.@v]*\d+|-latest")
 _LIST_SECONDS = 5.0
@@ -216,5 +218,11 @@ def adopt_model(home: Path, loaded: LoadedSettings, name: str) -> str:
             raise UserError(f"{variable} is set, and counts before config.yaml.", hint=hint)
     from hermes.state.settings.by_key import set_setting  # rarely needed, and large
 
+    in_file, _ = check_text(read_text(home / CONFIG_FILE, SettingsFindings(CONFIG_FILE)).text)
+    own = loaded.settings.providers
+    provider, _ = split_model(in_file.model.default, own)
+    if provider and not split_model(name, own)[0]:
+        # The name in the file says the provider, so a bare one would go to whichever has a key.
+        name = f"{provider}:{name}"
     written = set_setting(home, "model.default", name)
     return f"The default model is now {name} ({written.file})."

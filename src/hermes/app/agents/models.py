@@ -220,11 +220,19 @@ class AgentModels:
             timeout=given.timeout,
         )
 
-    def asker(self, agent: AgentId, clock: Clock) -> RoleModel:
-        """Puts one question to the model of a role."""
+    async def beside(self, agent: AgentId, role: str, model: str) -> ChosenModel:
+        """What answers in a role for a session with this model: where the settings name none, the session's
+        own as it reaches it, never a third."""
+        chosen, main = await self.of(agent, role), self._chosen[(agent, ModelRole.MAIN)]
+        if chosen is not main or not model:
+            return chosen
+        return replace(main, model=model, facts=self.facts_of(agent, model))
+
+    def asker(self, agent: AgentId, clock: Clock, model: str = "") -> RoleModel:
+        """Puts one question to the model of a role, for a session with this model."""
 
         async def ask(role: str, text: str, attachments: Sequence[Attachment]) -> tuple[str, Usage]:
-            chosen = await self.of(agent, role)
+            chosen = await self.beside(agent, role, model)
             answer, usage = await chosen.ask(text, attachments, sleep=clock.sleep)
             return answer, replace(usage, role=role)
 
@@ -237,13 +245,13 @@ class AgentModels:
         if self._given is not None or (wanted is not None and not wanted.enabled):
             return None
 
-        async def make(request: str, reply: str, local: bool) -> tuple[str, Usage | None]:
-            choice = self._choices.get(agent)
+        async def make(request: str, reply: str, local: bool, model: str) -> tuple[str, Usage | None]:
+            choice = self._reached(agent, model)[0]
             own = auxiliary_model(ModelRole.TITLE, agent, self._loaded)
             if local or (own is None and (choice is None or choice.way is ModelAccess.DEMO)):
                 return local_title(request), None
             async with asyncio.timeout(TITLE_SECONDS):
-                answer, usage = await self.asker(agent, clock)(
+                answer, usage = await self.asker(agent, clock, model)(
                     ModelRole.TITLE, title_question(request, reply), ()
                 )
             return clean_title(answer) or local_title(request), usage

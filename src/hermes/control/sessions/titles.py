@@ -89,21 +89,23 @@ class SessionTitles:
         if opening is None or not answer:
             return
         gate = gate_of(self._core, runtime) if self._core.live.now.budgets else None
-        spender = await store.read(partial(_spender, opening, agent))
+        turn = await store.read(lambda tx: tx.turns.get(opening.turn))
+        spender = Spender(agent=agent) if turn is None else turn_spender(turn)
+        model = (turn.input.guidance.model if turn is not None else "") or session.model or ""
         spent = gate is not None and await store.read(lambda tx: gate.is_spent(tx, spender))
-        title, usage = await self._make(runtime, ident, opening, answer, local=spent)
+        title, usage = await self._make(runtime, ident, opening, answer, model, local=spent)
         call = None if usage is None else _call(ident, opening, usage, self._core.clock.now())
         if title:
             await store.write(partial(_save, call, title, gate, spender, ident))
             self._settle(ident)
 
     async def _make(
-        self, runtime: Runtime, session: SessionId, opening: Entry, answer: str, *, local: bool
+        self, runtime: Runtime, session: SessionId, opening: Entry, answer: str, model: str, *, local: bool
     ) -> tuple[str, Usage | None]:
         assert isinstance(opening.record, UserSaid) and runtime.title is not None
         tries = self._tries[session] = self._tries.get(session, 0) + 1
         try:
-            return await runtime.title(opening.record.text, answer, local or tries > _TRIES)
+            return await runtime.title(opening.record.text, answer, local or tries > _TRIES, model)
         except (HermesError, TimeoutError) as why:
             log.info("title.none session=%s why=%s", session, why)
             return "", None
@@ -129,11 +131,6 @@ def _may_have_title(session: Session) -> bool:
 
 def _beginning(tx: Tx, session: SessionId) -> list[Entry]:
     return tx.journal.read(session, most=_FIRST_RECORDS)
-
-
-def _spender(opening: Entry, agent: AgentId, tx: Tx) -> Spender:
-    turn = tx.turns.get(opening.turn)
-    return Spender(agent=agent) if turn is None else turn_spender(turn)
 
 
 def _save(
