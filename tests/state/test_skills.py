@@ -115,7 +115,14 @@ def test_shelves_are_bounded(tmp_path: Path) -> None:
     assert [skill.name for skill in shelf(tmp_path).skills] == ["deep-enough"]
 
 
-def test_two_thousand_skills(tmp_path: Path) -> None:
+def test_a_shelf_is_left_when_it_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path / "one")
+    monkeypatch.setattr("hermes.state.skills.shelf.SECONDS", -1.0)
+    assert "the rest was not looked at" in shelf(tmp_path).faults[0].why
+
+
+def test_two_thousand_skills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermes.state.skills.shelf.SECONDS", 600.0)
     for number in range(MOST_FOLDERS + 50):
         put(tmp_path / f"skill-{number:04}")
     read = shelf(tmp_path)
