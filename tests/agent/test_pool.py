@@ -271,7 +271,14 @@ async def test_calls_at_once_after_a_renewal_share_a_provider() -> None:
     keys = Keys({"a": [say("hi")] * 5})
     made: list[str] = []
     make = keys.make
-    keys.make = lambda one: made.append(one.key.reveal()) or make(one)  # type: ignore[func-returns-value]
+
+    def closable(credential: Credential) -> Provider:
+        made.append(credential.key.reveal())
+        provider = make(credential)
+        provider.close = lambda: asyncio.sleep(0)  # type: ignore[attr-defined]
+        return provider
+
+    keys.make = closable  # type: ignore[method-assign]
     pool = keys.provider()
 
     async def hear() -> None:
