@@ -300,3 +300,40 @@ def test_values_are_learnt_in_many_threads_and_none_is_lost() -> None:
 def shown(secrets: Secrets, *pieces: str) -> str:
     stream = secrets.stream()
     return "".join([*map(stream.take, pieces), stream.close()])
+
+
+BROKEN = "q7Rk2vXw9ZtB4nLm8PsD3fGh6JyC1aEu"
+CODED = base64.b64encode(BROKEN.encode()).decode()
+HEXED = BROKEN.encode().hex()
+DUMP = "\n".join(
+    f"{at:08x}  {BROKEN.encode()[at : at + 16].hex(' ')}  |{BROKEN[at : at + 16]}|" for at in (0, 16)
+)
+SHIFTED = f"{0:08x}  {b'the key is here'.hex(' ')} {HEXED[:2]}  |the key is here{BROKEN[0]}|\n" + "\n".join(
+    f"{at + 16:08x}  {BROKEN.encode()[at + 1 : at + 17].hex(' ')}  |{BROKEN[at + 1 : at + 17]}|"
+    for at in (0, 16)
+)
+APART = {
+    "hex with blanks": BROKEN.encode().hex(" "),
+    "hex with dashes": BROKEN.encode().hex("-"),
+    "C": ", ".join(f"0x{byte:02x}" for byte in BROKEN.encode()),
+    "hexdump": DUMP,
+    "hexdump from its last byte on": SHIFTED,
+    "lines": "\n".join(BROKEN[at : at + 8] for at in range(0, 32, 8)),
+    "base64 in lines": "\n".join(CODED[at : at + 12] for at in range(0, 44, 12)),
+    "invisible": "\u200b".join(BROKEN),
+    "wide": "     ".join(BROKEN),
+}
+
+
+@pytest.mark.parametrize("form", APART)
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 40, 300])
+@pytest.mark.parametrize("patterns", [False, True])
+def test_a_value_that_is_broken_up_is_hidden_word_by_word_too(form: str, size: int, patterns: bool) -> None:
+    secrets = Secrets({"KEY": BROKEN}, patterns=patterns)
+    text = f"It is, as you asked:\n{APART[form]}\nDone."
+    stream = secrets.stream()
+    shown = "".join(stream.take(text[at : at + size]) for at in range(0, len(text), size)) + stream.close()
+    assert shown.startswith("It is, as you asked:\n") and shown.endswith("Done.")
+    kept = re.sub(r"0x|[^!-~]|[-,]", "", shown)
+    for whole, most in ((BROKEN, 4), (CODED, 5), (HEXED, 8)):
+        assert not [at for at in range(len(whole) - most) if whole[at : at + most] in kept]

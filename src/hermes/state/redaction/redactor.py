@@ -117,7 +117,7 @@ class RedactedStream:
     def _is_plain(self, whole: str, start: int, size: int) -> bool:
         """Whether a short piece has neither a part of a secret nor the beginning of one."""
         values = self._redactor.values
-        if size > _SMALL or values.begins_in(whole, max(0, start - START + 1)):
+        if size > _SMALL or values.begins_in(whole, start):
             return False
         return not self._redactor.patterns or _SUSPECT.search(whole, max(0, start - 12)) is None
 

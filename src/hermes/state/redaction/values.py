@@ -36,7 +36,7 @@ _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _QUOTED_MARKUP = _MARKUP | str.maketrans({'"': "&quot;", "'": "&#x27;"})
 _DROPPED = re.compile(r"[^\x00-\x08\x0e-\x1f!-\x7f]")
 """Blanks, and what is not ASCII; the other way round, for a class of a million signs is slow to make."""
-_DROPPED_OF_HEX = re.compile(r"0x|[^\x00-\x08\x0e-\x1f!-+\--9;-\[\]-wy-\x7f]")
+_DROPPED_OF_HEX = re.compile(r"0x|[^\x00-\x08\x0e-\x1f!-+.-9;-\[\]-wy-\x7f]")
 _DUMPED = re.compile(
     r"^[ \t]{0,16}[0-9a-fA-F]{6,16}:?[ \t]{1,4}((?:[0-9a-fA-F]{2} {0,2}){1,16})(?=[ \t|]|$)[^\n]{0,200}",
     re.MULTILINE,
@@ -72,13 +72,16 @@ class _Needles(Struct, frozen=True, kw_only=True):
 
 class _Search(Struct, frozen=True, kw_only=True):
     """All that is looked for. `spellings` stand in a text as they are; `raw` are found in dumps; `starts`
-    are the spellings by their first characters, `leads` the fewer ones with which they begin."""
+    are the spellings by their first characters, `leads` the fewer ones with which they begin; `joined` and
+    `digits` are those of `squeezed` and `hex` by their first."""
 
     spellings: tuple[str, ...] = ()
     squeezed: _Needles = field(default_factory=_Needles)
     hex: _Needles = field(default_factory=_Needles)
     raw: tuple[bytes, ...] = ()
     starts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    joined: Mapping[bytes, tuple[bytes, ...]] = field(default_factory=dict)
+    digits: Mapping[bytes, tuple[bytes, ...]] = field(default_factory=dict)
     leads: frozenset[str] = frozenset()
 
 
@@ -144,6 +147,8 @@ class LoadedValues:
             hex=before.hex.plus(hexed),
             raw=tuple(raw),
             starts=starts,
+            joined=_by_start(before.joined, squeezed),
+            digits=_by_start(before.digits, hexed),
             leads=before.leads | leads,
         )
 
@@ -160,21 +165,29 @@ class LoadedValues:
         if not search.raw:
             return spans
         data = text.encode("ascii", "ignore")
-        squeezed = data.translate(_ONE_ALPHABET, _BLANKS)
+        squeezed = _squeezed(data)
         spans += _found(text, squeezed, search.squeezed.within(squeezed), _DROPPED)
-        if b"0x" in data:
-            data = data.replace(b"0x", b"")
-        data = data.translate(_ONE_CASE, _BLANKS + b":,\\x")
+        data = _digits(data)
         digits = b" ".join(data[start:end] for start, end in runs(data.translate(_AS_HEX), 2 * LEAST_LENGTH))
         spans += _found(text, data, search.hex.within(digits), _DROPPED_OF_HEX)
-        if text.startswith("000") or "\n000" in text or " 000" in text:
+        if _has_dump(text):
             spans += _dumped(text, search.raw)
         return spans
 
-    def begins_in(self, text: str, since: int) -> bool:
-        """Whether something begins there as a value does."""
-        starts = self._search.starts
-        return any(text[place : place + START] in starts for place in range(since, len(text) - START + 1))
+    def begins_in(self, text: str, start: int) -> bool:
+        """Whether something begins as a value does in what is new from `start` on, with what stood before."""
+        search = self._search
+        since = max(0, start - START + 1)
+        if any(text[place : place + START] in search.starts for place in range(since, len(text) - START + 1)):
+            return True
+        if not search.raw:
+            return False
+        whole, before = text.encode("ascii", "ignore"), text[:start].encode("ascii", "ignore")
+        for read, starts in ((_squeezed, search.joined), (_digits, search.digits)):
+            data, since = read(whole), max(0, len(read(before)) - START)
+            if any(data[place : place + START] in starts for place in range(since, len(data) - START + 1)):
+                return True
+        return _has_dump(text)
 
     def led_to(self, text: str) -> int:
         """How many characters at the end of a text may be the first few of a value; one alone counts where a
@@ -187,12 +200,48 @@ class LoadedValues:
 
     def open_from(self, text: str, since: int = 0) -> int:
         """Where a value may have begun in a text whose end is not there yet; else the length of the text."""
-        starts = self._search.starts
+        starts, end = self._search.starts, len(text)
         for place in range(since, len(text) - START + 1):
-            for spelling in starts.get(text[place : place + START], ()):
-                if len(spelling) > len(text) - place and spelling.startswith(text[place:]):
-                    return place
-        return len(text)
+            spellings = starts.get(text[place : place + START], ())
+            if any(len(each) > end - place and each.startswith(text[place:]) for each in spellings):
+                end = place
+                break
+        return min(end, self._open_apart(text))
+
+    def _open_apart(self, text: str) -> int:
+        """The same for one with blanks, separators or lines of a dump between its parts."""
+        search = self._search
+        if not search.raw:
+            return len(text)
+        begin, end = max(0, len(text) - _LONGEST_OPEN), len(text)
+        tail = text[begin:]
+        data = tail.encode("ascii", "ignore")
+        readings = (
+            (_squeezed(data), search.joined, _DROPPED),
+            (_digits(data), search.digits, _DROPPED_OF_HEX),
+        )
+        for read, starts, dropped in readings:
+            for place in range(len(read) - START + 1):
+                rest = read[place:] if read[place : place + START] in starts else b""
+                needles = starts[rest[:START]] if rest else ()
+                # The last zero may be that of the next `0x`.
+                ends = (rest, rest.removesuffix(b"0"))
+                if any(len(needle) > len(ends[1]) and needle.startswith(ends) for needle in needles):
+                    end = min(end, begin + _kept(tail, dropped)[place])
+                    break
+        return min(end, begin + _open_dump(tail, search.raw)) if _has_dump(tail) else end
+
+
+_LONGEST_OPEN = 2048
+
+
+def _by_start(
+    known: Mapping[bytes, tuple[bytes, ...]], new: Iterable[bytes]
+) -> dict[bytes, tuple[bytes, ...]]:
+    starts = dict(known)
+    for needle in dict.fromkeys(new):
+        starts[needle[:START]] = (*starts.get(needle[:START], ()), needle)
+    return starts
 
 
 def _period(needle: str | bytes) -> int:
@@ -204,16 +253,42 @@ def _found(text: str, data: bytes, needles: Iterable[bytes], dropped: re.Pattern
     """Where needles stand in a text that is read without some of its signs."""
     places: list[int] = []
     for needle in needles:
-        if not places:
-            last = 0
-            for sign in dropped.finditer(text):
-                places += range(last, sign.start())
-                last = sign.end()
-            places += range(last, len(text))
+        places = places or _kept(text, dropped)
         start, step = data.find(needle), _period(needle)
         while start >= 0:
             yield places[start], places[start + len(needle) - 1] + 1
             start = data.find(needle, start + step)
+
+
+def _kept(text: str, dropped: re.Pattern[str]) -> list[int]:
+    """The places of the signs that are read."""
+    places: list[int] = []
+    last = 0
+    for sign in dropped.finditer(text):
+        places += range(last, sign.start())
+        last = sign.end()
+    return [*places, *range(last, len(text))]
+
+
+def _has_dump(text: str) -> bool:
+    return text.startswith("000") or "\n000" in text or " 000" in text
+
+
+def _open_dump(text: str, raw: Iterable[bytes]) -> int:
+    """Where the line of a dump begins in whose bytes a value may have begun that goes on; else the length."""
+    lines = list(_DUMPED.finditer(text))
+    if not lines or "\n" in text[lines[-1].end() :].rstrip("\n0123456789abcdefABCDEF: \t"):
+        return len(text)
+    dumped, owners = bytearray(), list[int]()
+    for line in lines:
+        read = bytes.fromhex(line[1])
+        dumped += read
+        owners += [line.start()] * len(read)
+    for place in range(max(0, len(dumped) - _CHUNK - _LEAST_CHUNK), len(dumped)):
+        rest = dumped[place:]
+        if any(len(part) > len(rest) and part.startswith(rest) for part in raw):
+            return owners[place]
+    return len(text)
 
 
 def _dumped(text: str, raw: Iterable[bytes]) -> list[Span]:
@@ -224,13 +299,14 @@ def _dumped(text: str, raw: Iterable[bytes]) -> list[Span]:
         read = bytes.fromhex(line[1])
         dumped += read
         owners += [number] * len(read)
-    hidden: set[int] = set()
+    hidden: set[Span] = set()
     for part in raw:
         start = dumped.find(part)
         while start >= 0:
-            hidden.update(owners[start : start + len(part)])
+            # One span for all its lines: while the last of them goes on, none is let through.
+            hidden.add((lines[owners[start]].start(1), lines[owners[start + len(part) - 1]].end()))
             start = dumped.find(part, start + 1)
-    return [(lines[number].start(1), lines[number].end()) for number in hidden]
+    return list(hidden)
 
 
 def _lines(value: str) -> Iterator[str]:
@@ -264,7 +340,16 @@ def _lower_hex(addressed: str) -> str:
 
 
 def _squeeze(text: str) -> bytes:
-    return text.encode("ascii", "ignore").translate(_ONE_ALPHABET, _BLANKS)
+    return _squeezed(text.encode("ascii", "ignore"))
+
+
+def _squeezed(data: bytes) -> bytes:
+    return data.translate(_ONE_ALPHABET, _BLANKS)
+
+
+def _digits(data: bytes) -> bytes:
+    """Without what may stand between hexadecimal digits."""
+    return data.replace(b"0x", b"").translate(_ONE_CASE, _BLANKS + b":,\\x-")
 
 
 def _chunks(data: bytes) -> Iterator[bytes]:
