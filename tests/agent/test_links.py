@@ -115,6 +115,30 @@ def test_known_and_ordinary_links_stay(text: str) -> None:
     assert without_links(text, is_known) == text
 
 
+@pytest.mark.parametrize(
+    "picture",
+    [
+        "![p](  {})",
+        "![p](\n{})",
+        "![p\n]({})",
+        "![p](\t<{}>)",
+        "![" + "much to say " * 60 + "]({})",
+        "![a\nb [c](d) e](\n  {})",
+        "[r]:          {}",
+        "<img src   =   \n   '{}'>",
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_a_picture_is_cut_whatever_stands_between_its_brackets(picture: str, size: int) -> None:
+    address = f"{EVIL}/correct-horse-battery"
+    assert address not in streamed(f"See {picture.format(address)} now", size)[0]
+
+
+def test_a_link_in_the_paragraph_behind_a_picture_stays() -> None:
+    text = "![p](https://known.example/p.png)\n\nSee [the page](https://other.example/correct-horse)."
+    assert without_links(text, is_known) == text
+
+
 def test_only_a_word_that_may_be_a_link_is_held_back() -> None:
     links = LinkFilter(is_known)
     assert links.take("Hello wor") == "Hello wor"

@@ -37,7 +37,7 @@ _ESCAPED = late_pattern(
     r"\\[!-/:-@\[-`{-~]|&(?:#\d{1,7};?|#[xX][0-9a-fA-F]{1,6};?|[A-Za-z][A-Za-z0-9]{1,31};)"
 )
 _AUTO = late_pattern(
-    r"(?:\b(?:src|srcset|poster|background)\s{0,3}=\s{0,3}[\"']?|\burl\(\s{0,3}[\"']?|\]:\s{0,8}<?)$",
+    r"(?:\b(?:src|srcset|poster|background)\s{0,20}=|\burl\(|\]:)$",
     re.IGNORECASE,
 )
 _AUTHORITY = late_pattern(r"[/\\]*[^/?#\\]*")
@@ -79,6 +79,8 @@ class LinkFilter:
         self._is_wrapped = False
         self._is_dropped = False
         self._before = ""
+        self._is_picture = False
+        """A picture may have begun in this paragraph."""
         self._code = CodeMarks()
         self._trusted_hosts: dict[str, bool] = {}
         self._pages: defaultdict[str, set[str]] = defaultdict(set)
@@ -132,6 +134,7 @@ class LinkFilter:
 
     def _keep(self, text: str) -> None:
         self._code.read(text)
+        self._is_picture = _begins_picture(self._before[-2:] + text, is_open=self._is_picture)
         self._before = (self._before + text)[-_CONTEXT:]
 
     def _grow(self, out: list[str], words: str) -> None:
@@ -247,10 +250,12 @@ class LinkFilter:
             self._drawn[host] += 0 if is_quiet(host) else drawn_in(url)
         if self._limits is LENIENT or self._drawn[host] > _MOST_DRAWN_TO_A_HOST:
             return self._drawn[host] > _MOST_DRAWN_TO_A_HOST
-        line = before[before.rfind("\n") + 1 :]
         if is_quiet(host):
             return len(self._pages[host]) > _MOST_TO_A_HOST
-        shown = _AUTO.search(before[-_SYNTAX:]) is not None or (line.endswith(("](", "](<")) and "![" in line)
+        # White space, of which a line end is one, may stand between the bracket and the address.
+        head = before.rstrip().rstrip("<\"'").rstrip()
+        drawn = head.endswith("](") and _begins_picture(before, is_open=self._is_picture)
+        shown = drawn or _AUTO.search(head[-_SYNTAX:]) is not None
         # A mere name, like `self.name` in code, spells nothing however often it stands there.
         return shown or len(self._pages[host]) > _MOST_TO_A_HOST
 
@@ -259,6 +264,12 @@ class LinkFilter:
         if way not in self._trusted_hosts:
             self._trusted_hosts[way] = self._is_known(host) or connects_inside(url, host)
         return self._trusted_hosts[way]
+
+
+def _begins_picture(text: str, *, is_open: bool) -> bool:
+    """Whether a picture has begun in the paragraph that a text ends in."""
+    begun, ended = text.rfind("!["), text.rfind("\n\n")
+    return begun > ended or (is_open and ended < 0)
 
 
 def without_links(text: str, is_known: KnownHost, *, strict: bool = True, whole: bool = False) -> str:

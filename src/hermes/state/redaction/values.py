@@ -236,10 +236,10 @@ _LONGEST_OPEN = 2048
 
 
 def _by_start(
-    known: Mapping[bytes, tuple[bytes, ...]], new: Iterable[bytes]
+    earlier: Mapping[bytes, tuple[bytes, ...]], needles: Iterable[bytes]
 ) -> dict[bytes, tuple[bytes, ...]]:
-    starts = dict(known)
-    for needle in dict.fromkeys(new):
+    starts = dict(earlier)
+    for needle in dict.fromkeys(needles):
         starts[needle[:START]] = (*starts.get(needle[:START], ()), needle)
     return starts
 
