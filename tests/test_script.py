@@ -19,9 +19,13 @@ import pytest
 
 import hermes
 from hermes import AIAgent
+from hermes.agent.models.choose import choose
 from hermes.agent.models.demo import FOOTER, DemoProvider
 from hermes.domain.errors import UserError
+from hermes.domain.providers import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS
 from hermes.domain.usage import Usage
+from hermes.script.options import _model_settings
+from hermes.state.settings.loader import load_settings
 from hermes.testing.model import ScriptedModel, say
 from hermes.testing.model_script import Call, ModelRequest, Reply, failure
 from hermes.testing.model_server import FakeModelServer
@@ -59,6 +63,18 @@ async def test_a_chat_with_a_server() -> None:
         asked = server.requests[-1]
         assert [message["role"] for message in asked.messages] == ["system", "user", "assistant", "user"]
         assert asked.headers["Authorization"] == f"Bearer {KEY}"
+
+
+def test_an_address_has_the_format_of_its_own_provider(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "model: custom:anth:x\nproviders:\n"
+        "  anth: {base_url: 'http://a.example', api_mode: anthropic_messages}\n"
+    )
+    loaded = load_settings(tmp_path, {})
+    there: Any = {"model": "m", "base_url": "http://b.example/v1"}
+    assert choose(_model_settings(loaded, there)).format == CHAT_COMPLETIONS
+    named = choose(_model_settings(loaded, {**there, "provider": "anthropic"}))
+    assert (named.format, named.provider) == (ANTHROPIC_MESSAGES, "anthropic")
 
 
 async def test_everything_about_an_answer(tmp_path: Path) -> None:

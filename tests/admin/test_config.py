@@ -13,6 +13,7 @@ import yaml
 import hermes
 from hermes.admin.shell.command import UsageError, perform
 from hermes.admin.shell.output import CliConsole
+from hermes.agent.models.choose import ModelAccess, choose
 from hermes.app.http import AppHttp
 from hermes.domain.errors import UserError
 from hermes.state.files.subscriptions import change
@@ -119,6 +120,27 @@ def test_set_and_path(tmp_path: Path) -> None:
     assert out == f"{home / 'config.yaml'}\n{home / '.env'}\n"
     code, out, err = ask(home, "set", "agent.max_turns", "many")
     assert (code, out) == (1, "") and "whole number" in err
+
+
+def test_a_model_with_its_provider_is_no_variables_doing(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("providers: {house: {base_url: 'http://h.example/v1'}}\n")
+    assert "variable" not in ask(tmp_path, "set", "model", "custom:house:x")[1]
+    assert "the provider “foo” is not known" in ask(tmp_path, "set", "model.provider", "foo")[1]
+    assert "not known" not in ask(tmp_path, "set", "model.provider", "custom:house")[1]
+
+
+def test_the_demo_model_is_meant_whatever_keys_are_set(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("model: demo\n")
+    model = load_settings(tmp_path, {"ANTHROPIC_API_KEY": "sk-ant-api-0123"}).settings.model
+    assert choose(model).way is ModelAccess.DEMO and not model.api_key
+
+
+def test_a_prefill_file_that_is_gone_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("prefill_messages_file: pre.json\n")
+    code, said, _ = ask(tmp_path, "check")
+    assert code != 0 and "pre.json cannot be read" in said
+    (tmp_path / "pre.json").write_text("[]")
+    assert ask(tmp_path, "check")[0] == 0
 
 
 def test_unset(tmp_path: Path) -> None:

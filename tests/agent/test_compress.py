@@ -245,6 +245,27 @@ async def test_a_small_model_summarises_in_several_passes_and_forgets_no_earlier
     assert "pass 1 " in asked[1] and "pass 2 " in asked[2] and "m0 " not in asked[1]
 
 
+async def test_where_the_latest_messages_fill_the_window_fewer_of_them_stay() -> None:
+    async def ask(system: str, words: str) -> tuple[str, Usage]:
+        return "They talked.", Usage(prompt=1)
+
+    async def choose(model: str) -> Summariser:
+        return Summariser(ask=ask, window=12_000)
+
+    compressor = Compressor(
+        model="m",
+        settings=CompressionSettings,
+        facts=lambda model: ModelFacts(window=12_000),
+        choose=choose,
+    )
+    said: list[Entry] = []
+    for number in range(3):
+        said = entries(UserSaid(text=f"m{number}"), ModelSaid(text="a" * 12_000), Finished(), before=said)
+    result = await compressor.prepare(SESSION, said)
+    assert isinstance(result.record, Summarised) and result.after < 8000
+    assert result.record.upto < said[-1].seq, "the last answer stays"
+
+
 def test_where_no_window_is_known_nothing_is_due() -> None:
     assert of_window(None).limits("m") is None
 

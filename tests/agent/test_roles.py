@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from hermes.domain.errors import FaultKind, ModelFault, Refused, Unreachable, Us
 from hermes.domain.event import Entry, ModelSaid, ToolFinished
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.model_facts import ModelFacts, ModelRole
+from hermes.domain.ports.agent import ModelEnd
 from hermes.domain.settings.settings import AuxiliaryModel
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.domain.turn import TurnInput
@@ -98,6 +99,17 @@ async def ask(*script: Say) -> tuple[str, Usage, list[float]]:
 async def test_an_answer_without_its_thoughts_and_what_it_took() -> None:
     text, usage, slept = await ask(say("<think>hm</think>\n\nA cat."))
     assert text == "A cat." and usage.completion == 3 and not slept
+
+
+async def test_an_answer_of_a_fallback_is_booked_to_who_gave_it() -> None:
+    class Other:
+        async def call(self, request: object) -> AsyncIterator[ModelEnd]:
+            yield ModelEnd(usage=Usage(prompt=9, completion=1), model="other", via="spare")
+
+    facts = ModelFacts(price_in=1.0, price_out=1.0)
+    chosen = ChosenModel(provider=Other(), model="failed", facts=facts)
+    _, usage = await chosen.ask("what?", sleep=asyncio.sleep)
+    assert usage.model == "other" and usage.cost is None
 
 
 async def test_a_fault_that_passes_is_tried_again_and_no_other() -> None:

@@ -167,7 +167,7 @@ def test_nothing_keeps_ephemeral_words(tmp_path: Path, monkeypatch: pytest.Monke
 def test_which_effort_counts(tmp_path: Path) -> None:
     overrides = {"deep": ReasoningOverride(effort="xhigh")}
     settings = Settings(agent=AgentSettings(reasoning_effort="low", reasoning_overrides=overrides))
-    manner = AgentManner(LiveSettings(settings), tmp_path)
+    manner = AgentManner(LiveSettings(settings), tmp_path, "")
     assert [manner(SESSION, model).effort for model in ("other", "deep")] == ["low", "xhigh"]
     assert manner(replace(SESSION, manner=Manner(effort="none")), "deep").effort == "none"
 

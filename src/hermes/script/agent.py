@@ -51,7 +51,7 @@ from hermes.domain.tool import ToolCall
 from hermes.domain.toolbox import ToolsetLimit
 from hermes.domain.transcript import visible
 from hermes.domain.turn import CLIENT_GONE, Answer, TurnAction, TurnInput
-from hermes.domain.usage import Usage
+from hermes.domain.usage import CostStatus, Usage
 from hermes.domain.word import replace
 from hermes.script.engine import GatewayThread
 from hermes.script.messages import as_records, content_text
@@ -446,11 +446,11 @@ def _result(app: App, session: SessionId, turn: TurnId, entries: Sequence[Entry]
         "completion_tokens": used.completion,
         "total_tokens": used.total,
         "cache_read_tokens": used.cached,
-        "cache_write_tokens": 0,
+        "cache_write_tokens": used.cache_written,
         "reasoning_tokens": used.reasoning,
         "last_prompt_tokens": last.prompt,
-        "estimated_cost_usd": None,
-        "cost_status": "unknown",
+        "estimated_cost_usd": used.cost,
+        "cost_status": CostStatus.UNKNOWN if used.cost is None else CostStatus.ESTIMATED,
     }
 
 

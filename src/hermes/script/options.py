@@ -128,6 +128,8 @@ def _model_settings(loaded: LoadedSettings, options: AgentOptions) -> ModelSetti
     elif name:
         settings = model_at(name, settings, loaded)
     settings = with_endpoint(settings, options.get("base_url") or "", options.get("api_key") or "")
+    if isinstance(provider, str) and provider and options.get("base_url"):
+        settings = replace(settings, provider=provider)
     most = options.get("max_tokens")
     if most is not None:
         if most < 1:

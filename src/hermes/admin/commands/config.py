@@ -18,13 +18,14 @@ from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import list_some, one_line
-from hermes.domain.word import field_names, is_word
+from hermes.domain.word import field_names, is_word, replace
 from hermes.entry.desk import apply_settings
 from hermes.plugins import platform_manifests
 from hermes.state.files.subscriptions import WebhookSubscriptions
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.by_key import find_key, set_setting, unset_setting, value_at
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, LoadedSettings, check_text, load_settings
+from hermes.state.settings.model_access import complete_model, provider_model
 from hermes.state.settings.names import PlatformNames
 
 PROBLEMS = 1
@@ -127,8 +128,21 @@ def _set(command: CliCommand) -> None:
             console.line(f"{written.name} is also set in the environment, which takes effect.")
     elif "${" not in value:
         file, _ = check_text((home / CONFIG_FILE).read_text(encoding="utf-8"), platforms.names)
-        if value_at(_loaded(command).settings, key, platforms) != value_at(file, key, platforms):
+        loaded = _loaded(command)
+        file = replace(file, model=complete_model(file, loaded.variable))
+        if value_at(loaded.settings, key, platforms) != value_at(file, key, platforms):
             console.line("A variable in .env or in the environment sets another value, which takes effect.")
+        if key == "model.provider":
+            _warn_of_provider(command, loaded, value)
+
+
+def _warn_of_provider(command: CliCommand, loaded: LoadedSettings, name: str) -> None:
+    from hermes.agent.models.choose import choose
+    from hermes.plugins import providers
+
+    choice = choose(provider_model(name, "", loaded), plugins=providers(), looked=False)
+    if choice.wrong:
+        command.console.line(f"⚠️ No model answers so: {choice.why}. {choice.hint}")
 
 
 def _check_terminal(command: CliCommand, key: str, value: str, platforms: PlatformNames) -> None:
@@ -194,6 +208,7 @@ def _check(command: CliCommand) -> int:
     found = [*map(str, loaded.problems), *_webhook_problems(command, loaded), *_account_problems(loaded)]
     found += [*_toolset_problems(loaded), *_model_problems(command, loaded)]
     found += [*_http_problems(command, loaded), *_terminal_problems(command, loaded)]
+    found += _prefill_problems(command, loaded)
     for problem in found:
         console.line(loaded.secrets.redact(problem))
     for note in loaded.notes:
@@ -232,6 +247,19 @@ def _toolset_problems(loaded: LoadedSettings) -> list[str]:
     try:
         check_toolsets(loaded, tools().toolsets)
     except SettingsError as error:
+        return [str(error)]
+    return []
+
+
+def _prefill_problems(command: CliCommand, loaded: LoadedSettings) -> list[str]:
+    name = loaded.settings.prefill_messages_file
+    if not name:
+        return []
+    from hermes.app.agents.manner import read_prefill
+
+    try:
+        read_prefill(command.home / Path(name).expanduser())
+    except UserError as error:
         return [str(error)]
     return []
 

@@ -187,6 +187,7 @@ class Compressor:
         """What makes the conversation shorter, or why nothing does. Two tries that gain nearly nothing end
         it; the second keeps less."""
         cut = find_cut(wish.entries, wish.tail) or find_cut(wish.entries, wish.tail.halved)
+        cut = self._tight_cut(wish) if cut is None else cut
         if cut is None:
             return CompressionResult(before=wish.size, after=wish.size, why=NOTHING)
         if wish.goal:
@@ -203,12 +204,27 @@ class Compressor:
     def expect(self, wish: Wish) -> tuple[int, int]:
         """How many messages a summary would tell of, and about how many tokens were left. Asks nobody."""
         cut = find_cut(wish.entries, wish.tail)
+        cut = self._tight_cut(wish) if cut is None else cut
         if cut is None:
             return 0, wish.size
         hidden = without_marks(wish.entries[:cut])
         gone = tokens_of(wish.entries[:cut])
         after = wish.size - int((gone - _summary_tokens(gone)) * wish.scale)
         return _messages(hidden), min(after, wish.size)
+
+    def _tight_cut(self, wish: Wish) -> int | None:
+        """Where the messages that should stay fill the window: a cut that keeps fewer, down to the last one,
+        if it gains enough."""
+        tail, limits = wish.tail, self.limits(wish.model)
+        if tail.turns is not None or not (wish.goal or (limits and wish.size > limits.trigger)):
+            return None
+        while tail.messages > 1:
+            tail = tail.halved
+            cut = find_cut(wish.entries, tail)
+            gone = 0 if cut is None else tokens_of(wish.entries[:cut])
+            if (gone - _summary_tokens(gone)) * wish.scale > wish.size * _LEAST_GAIN:
+                return cut
+        return None
 
     async def _summarised(self, wish: Wish, cut: int) -> CompressionResult:
         try:

@@ -153,7 +153,15 @@ def with_endpoint(settings: ModelSettings, base_url: str, key: str) -> ModelSett
         return settings
     if not key and _host(base_url) == _host(settings.base_url or _usual_url(settings)):
         return replace(settings, base_url=base_url)
-    return replace(settings, provider="auto", base_url=base_url, api_key=Secret(key))
+    # The format and the headers were those of another place.
+    return replace(
+        settings,
+        provider="auto",
+        base_url=base_url,
+        api_key=Secret(key),
+        api_mode="",
+        options=NO_ENDPOINT_OPTIONS,
+    )
 
 
 def _usual_url(settings: ModelSettings) -> str:

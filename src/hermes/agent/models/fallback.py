@@ -96,7 +96,7 @@ class FallbackProvider:
         async with aclosing(pieces):
             async for piece in pieces:
                 if isinstance(piece, ModelEnd):
-                    piece = replace(piece, via=f"{model.name}{piece.via}")
+                    piece = replace(piece, via=f"{model.name}{piece.via}", model=piece.model or model.model)
                 yield piece
 
     def _following(self, request: ModelRequest, place: int, fault: ModelFault) -> int | None:

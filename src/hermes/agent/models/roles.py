@@ -60,6 +60,8 @@ class ChosenModel(Struct, frozen=True, kw_only=True):
                 if whole and (end.refused or end.ending is Ending.LENGTH):
                     how = "refused to answer" if end.refused else "did not come to the end of its answer"
                     raise ModelFault(f"{self.model} {how}.", kind=FaultKind.BAD_REQUEST)
+                if end.via[:1] not in ("", "#"):  # a fallback answered, whose prices are others
+                    return answer, replace(usage, model=end.model or self.model)
                 return answer, replace(priced(usage, self.facts), model=self.model)
             except (HermesError, TimeoutError) as error:
                 fault = as_model_fault(error) if isinstance(error, HermesError) else self._late()

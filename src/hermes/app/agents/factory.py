@@ -307,7 +307,7 @@ class AgentFactory:
             facts=partial(self.models.facts_of, profile.agent),
             ask_model=partial(self.models.asker, profile.agent, clock),
             smart=lambda: live.now.approvals.mode == "smart",
-            manner=AgentManner(live, profile.home),
+            manner=AgentManner(live, profile.home, settings.prefill_messages_file),
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
             link_hosts=lambda: settings.approvals.link_hosts,
             compressor=compressor,

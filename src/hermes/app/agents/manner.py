@@ -24,10 +24,9 @@ _WRITE = "Write a JSON list of {role, content}, with the roles user, assistant a
 class AgentManner:
     """That of one agent. Settings count as they are now; the file is read when the agent is built."""
 
-    def __init__(self, live: LiveSettings, home: Path) -> None:
+    def __init__(self, live: LiveSettings, home: Path, prefill: str) -> None:
         self._live = live
-        name = live.now.prefill_messages_file
-        self._prefill = read_prefill(home / Path(name).expanduser()) if name else ()
+        self._prefill = read_prefill(home / Path(prefill).expanduser()) if prefill else ()
 
     def __call__(self, session: Session, model: str) -> CallManner:
         settings, own = self._live.now, session.manner or NO_MANNER

@@ -36,6 +36,7 @@ Variable = Callable[[str], str]
 """What a variable says; empty if it is not set."""
 _ROUTES = "model_routes."
 _NONE = ProviderSettings()
+_DEMO = "demo"
 _PLACE = re.compile(r"\{([A-Z_]+)(?::([^}]*))?\}")
 
 
@@ -66,6 +67,8 @@ def complete_model(settings: Settings, variable: Variable) -> ModelSettings:
     if model.base_url:
         spec = provider_at(model.base_url)
         return _reached(model if spec is None else replace(model, provider=spec.id), settings, variable)
+    if model.default.strip().lower() == _DEMO:
+        return replace(model, provider=_DEMO)  # whatever keys are set
     for spec in PROVIDERS.values():
         if spec.is_local or spec.id == CUSTOM or not _key(spec.keys, variable):
             continue
