@@ -11,8 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from hermes.agent.run.loop import CLOSING, REPEATING, SAY_SOMETHING, SAY_THOUGHTS, STUCK, LoopLimits
+from hermes.agent.context.prompt import RUNS_ON
+from hermes.agent.run.loop import (
+    CLOSING,
+    REPEATING,
+    SAY_SOMETHING,
+    SAY_THOUGHTS,
+    STUCK,
+    AgentLoop,
+    LoopLimits,
+)
 from hermes.agent.run.speech import OverlapFilter, RetryBackoff
+from hermes.domain.clock import SystemClock
 from hermes.domain.errors import FaultKind, ModelFault, NeedsLogin, Unreachable, UserError
 from hermes.domain.event import (
     Asked,
@@ -20,6 +30,7 @@ from hermes.domain.event import (
     Failed,
     Finished,
     ModelSaid,
+    Notice,
     Retrying,
     TextDelta,
     ThoughtDelta,
@@ -28,8 +39,11 @@ from hermes.domain.event import (
     UserSaid,
 )
 from hermes.domain.ids import CallId
+from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.tool import Clarification, Effect, Tool, ToolCall, ToolContext, ToolResult
+from hermes.domain.toolbox import Toolbox
+from hermes.domain.turn import Guidance
 from hermes.domain.word import replace
 from hermes.testing.model import Say, ScriptedModel, say
 from tests.agent.driving import SESSION, Driver, loop_of, quick, tool
@@ -358,3 +372,23 @@ def test_the_loop_loads_no_client_library() -> None:
         env={"PYTHONPATH": str(source)},
     )
     assert done.stdout.strip() == "[]"
+
+
+async def test_a_model_without_tools_gets_none_and_that_is_said_once() -> None:
+    model = ScriptedModel([say("a"), say("b")])
+    loop = AgentLoop(
+        provider=model,
+        toolbox=Toolbox([tool("t")]),
+        model="own",
+        system=f"Today. {RUNS_ON.format(model='own')}",
+        clock=SystemClock(),
+        facts=lambda name: ModelFacts(tools=False if name == "plain" else None),
+    )
+    chat = Driver(loop, guidance=Guidance(model="plain"))
+    await chat.say("hi")
+    await chat.say("ho")
+    assert [request.tools for request in model.requests] == [(), ()]
+    assert [one.text for one in chat.live if isinstance(one, Notice)] == [
+        "plain calls no tools, so it can only talk."
+    ]
+    assert model.requests[0].system == "Today. You run on the model plain."

@@ -263,9 +263,10 @@ async def test_the_operator_lists_searches_edits_shares_and_forgets(tmp_path: Pa
     async with Chats(home, world=chats.world) as chats:
         await chats.say("hello", user="Bob", chat="bob")
         assert "oolong" in chats.seen_by_model() and "blue" in chats.seen_by_model()
-    assert hermes(home, "memory", "forget", door).code == 0
+    assert hermes(home, "memory", "forget", door).code != 0, "it asks"
+    assert hermes(home, "memory", "forget", door, "--yes").code == 0
     assert (home / "memories" / "MEMORY.md").read_text() == ""
-    for words in (("show", door), ("forget", "77"), ("forget",), ("edit", tea)):
+    for words in (("show", door), ("forget", "77", "--yes"), ("forget",), ("edit", tea)):
         refused = hermes(home, "memory", *words)
         assert refused.code == 1 and refused.clean and refused.err
 

@@ -129,8 +129,9 @@ def _forget(command: CliCommand) -> None:
     asked = command.asked
     if (asked.entry is None) == (asked.person is None):
         raise UserError("Name the entry to forget, or a --person.")
-    if asked.person is not None and not asked.yes:
-        command.console.confirm(f"Forget all that is noted about {asked.person}?")
+    if not asked.yes:
+        what = f"entry {asked.entry}" if asked.person is None else f"all that is noted about {asked.person}"
+        command.console.confirm(f"Forget {what}?")
     count = open_home(command).ask(
         forget_memory, agent=_agent(command), entry=asked.entry, person=asked.person
     )

@@ -18,6 +18,7 @@ from hermes.domain.ports.world import World
 MOST_BLOCK = 20_000
 """Characters of SOUL.md or of one memory block that are taken in."""
 
+RUNS_ON = "You run on the model {model}."
 IDENTITY = (
     "You are Hermes, a capable and honest assistant. You answer in a terminal, in chats and through an API: "
     "behind every door you are the same agent with the same memory."
@@ -74,7 +75,7 @@ def build_prompt(
     """The prompt, from what stays the same to what changes by the day. `identity` is SOUL.md, `environment`
     facts by name (“folder”, “system”), `files` those of the project, `memory` blocks by title."""
     facts = [f"{name}: {value}" for name, value in (environment or {}).items() if value]
-    runs_on = f" You run on the model {model}." if model else ""
+    runs_on = f" {RUNS_ON.format(model=model)}" if model else ""
     notes = (memory or {}).items()
     return PromptTiers(
         stable=join_blocks(

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from hermes.agent.call_repair import repair_calls
 from hermes.agent.context.compress import Compressor
+from hermes.agent.context.prompt import RUNS_ON
 from hermes.agent.context.shown import shown
 from hermes.agent.context.tokens import CHARS, fixed_tokens, prompt_tokens
 from hermes.agent.context.transcript_messages import CONTINUE
@@ -67,6 +68,7 @@ REPEATING = (
 SAY_SOMETHING = "[Your last reply was empty. Answer the user now, in words.]"
 SAY_THOUGHTS = "[You thought, but said nothing. Answer the user now, in words.]"
 
+_NO_TOOLS = "model.no_tools"
 NO_ANSWER = (
     "The model gave an empty answer {times} times in a row. Say it in other words, or choose another model."
 )
@@ -263,8 +265,11 @@ class AgentLoop:
         tools = () if closing else tuple(tool for name, tool in bench.tools.items() if name in wanted)
         deferred = () if closing else self._toolbox.deferred(run.session)
         request = replace(self._request(run, tools, options), deferred=deferred)
-        named = shown(run.transcript, run.memory).notes
-        notes = await run.person_notes(named) if named else {}
+        if tools and self._facts(request.model).tools is False:
+            request = replace(request, tools=(), deferred=(), options=replace(options, must_call=()))
+            for notice in _tell_no_tools(run, request.model):
+                yield notice
+        notes = await run.person_notes(named) if (named := shown(run.transcript, run.memory).notes) else {}
         request = replace(request, note=closing or self._nudge(progress), notes=notes)
         room = None if self._compressor is None else ContextRoom(self._compressor, run, request)
         if room is not None and room.is_tight:
@@ -327,7 +332,10 @@ class AgentLoop:
         guidance = run.turn.input.guidance
         model = guidance.model or run.session.model or self._model
         manner = self._manner(run.session, model)
-        system = (self.system_prompt(run.session), manner.system, guidance.instructions)
+        prompt = self.system_prompt(run.session)
+        if model != self._model:  # it was written for the agent's own
+            prompt = prompt.replace(RUNS_ON.format(model=self._model), RUNS_ON.format(model=model))
+        system = (prompt, manner.system, guidance.instructions)
         seen = shown(run.transcript, run.memory)
         if manner.effort and not options.effort:
             options = replace(options, effort=manner.effort)
@@ -406,3 +414,10 @@ def _note(run: Run, view: TurnView, last: ModelSaid, *, cut: bool) -> str:
         names = ", ".join(dict.fromkeys(view.unknown))
         notes.append(f"{INTERRUPTED}: {names}.")
     return "\n".join(notes)
+
+
+def _tell_no_tools(run: Run, model: str) -> list[Notice]:
+    """Once, while the session is kept in memory."""
+    known = run.memory.get(_NO_TOOLS)
+    run.memory[_NO_TOOLS] = model
+    return [] if known == model else [Notice(text=f"{model} calls no tools, so it can only talk.")]
