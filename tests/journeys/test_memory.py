@@ -122,8 +122,15 @@ async def test_what_strangers_and_groups_have_noted_stays_with_the_person(tmp_pa
         assert "Nothing is noted" in await chats.say("search Mondays", chat="away"), "another agent"
 
 
-@pytest.mark.parametrize("wish", ["search key", "add memory Zed is the boss", "forget_user"])
-async def test_a_job_remembers_as_who_made_it(tmp_path: Path, wish: str) -> None:
+@pytest.mark.parametrize(
+    ("wish", "outcome"),
+    [
+        ("search key", "result: Nothing is noted"),
+        ("add memory Zed is the boss", "result: Noted."),
+        ("forget_user", "result: Forgotten: 0"),
+    ],
+)
+async def test_a_job_remembers_as_who_made_it(tmp_path: Path, wish: str, outcome: str) -> None:
     """A stranger's job is no way to the owner's notes."""
     async with Chats(tmp_path / "home", CONFIG.replace("[Ann, Bob]", "[Ann]")) as chats:
         await chats.say("add user the key is under the pot")
@@ -132,7 +139,7 @@ async def test_a_job_remembers_as_who_made_it(tmp_path: Path, wish: str) -> None
         await chats.say(f"cronjob {json.dumps({'action': 'run', 'job': 'mine'})}", user="Zed", chat="zed")
         async with asyncio.timeout(PATIENCE):
             while True:
-                if any("mine" in text and "result:" in text for text in chats.world.seen("zed")):
+                if any(outcome in text for text in chats.world.seen("zed")):
                     break
                 await asyncio.sleep(0.01)
         assert "under the pot" not in str(chats.world.seen("zed"))
