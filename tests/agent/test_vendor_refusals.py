@@ -12,6 +12,7 @@ from hermes.agent.context.compress import Compressor, Summariser
 from hermes.agent.models.endpoint import ModelEndpoint
 from hermes.agent.models.faults import fault_for, read_error
 from hermes.agent.models.formats.anthropic_messages.request import encode_request
+from hermes.agent.models.formats.chat_completions.reply import read_chunk
 from hermes.agent.models.roles import ChosenModel
 from hermes.app.agents.compression import summariser
 from hermes.domain.call_options import CallOptions
@@ -24,6 +25,7 @@ from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.providers import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, CODEX_RESPONSES
 from hermes.domain.settings.compression import CompressionSettings
 from hermes.domain.tool import ToolCall
+from hermes.domain.usage import Usage
 from hermes.domain.word import replace
 from hermes.testing.model import Say, ScriptedModel
 from hermes.testing.model_script import ModelRequest as Seen
@@ -265,3 +267,31 @@ async def test_a_summary_that_is_a_refusal_is_none(name: str, events: list[dict[
             await summariser(chosen, SystemClock()).ask("Summarise.", "a conversation")
         assert (await hear(provider, ask("hi"))).text == NO, "people hear it"
         await provider.close()
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        # xAI: thoughts beside the answer (docs.x.ai).
+        (
+            {
+                "prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 160,
+                "completion_tokens_details": {"reasoning_tokens": 50},
+            },
+            Usage(prompt=100, completion=60, reasoning=50),
+        ),
+        # OpenAI: thoughts in the answer.
+        (
+            {
+                "prompt_tokens": 100, "completion_tokens": 60, "total_tokens": 160,
+                "completion_tokens_details": {"reasoning_tokens": 50},
+            },
+            Usage(prompt=100, completion=60, reasoning=50),
+        ),
+        # OpenRouter: what it charged.
+        ({"prompt_tokens": 5, "completion_tokens": 1, "cost": 0.5}, Usage(prompt=5, completion=1, cost=0.5)),
+    ],
+)  # fmt: skip
+def test_the_bill_is_read_as_each_vendor_writes_it(usage: dict[str, object], expected: Usage) -> None:
+    chunk = read_chunk(json.dumps({"choices": [], "usage": usage}).encode())
+    assert chunk.usage is not None and chunk.usage.read() == expected

@@ -65,16 +65,25 @@ class _WireUsage(msgspec.Struct):
     prompt_tokens_details: _TokenDetails | None = None
     completion_tokens_details: _TokenDetails | None = None
     prompt_cache_hit_tokens: int | None = None
+    total_tokens: int | None = None
+    cost: float | None = None
 
     def read(self) -> Usage:
         read = self.prompt_tokens_details or _TokenDetails()
         thought = self.completion_tokens_details
+        prompt, completion = self.prompt_tokens or 0, self.completion_tokens or 0
+        reasoning = (thought.reasoning_tokens if thought else None) or 0
+        # xAI counts thoughts beside the answer, not in it: docs.x.ai, models, “Reasoning tokens”.
+        if reasoning and self.total_tokens == prompt + completion + reasoning:
+            completion += reasoning
         return Usage(
-            prompt=self.prompt_tokens or 0,
-            completion=self.completion_tokens or 0,
+            prompt=prompt,
+            completion=completion,
             cached=read.cached_tokens or self.prompt_cache_hit_tokens or 0,
-            reasoning=(thought.reasoning_tokens if thought else None) or 0,
+            reasoning=reasoning,
             cache_written=read.cache_write_tokens or 0,
+            # OpenRouter says what it charged: openrouter.ai/docs/use-cases/usage-accounting.
+            cost=self.cost if self.cost is not None and self.cost >= 0 else None,
         )
 
 
