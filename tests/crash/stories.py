@@ -228,7 +228,9 @@ class Telling:
         shown = [screen.count(whole(token_of(words))) for screen in self.screens for words in self.story.said]
         if max(shown) > 1:
             problems.append("an answer stands twice on one screen")
-        asked = sum(request.method == "POST" for request in self.server.requests)
+        # A title is asked for without tools.
+        posted = [request for request in self.server.requests if request.method == "POST"]
+        asked = sum(bool((request.body or {}).get("tools")) for request in posted)
         if asked > self.story.rounds + 1:
             problems.append(f"the model was asked {asked} times")
         return problems + list(self._deeds(found))

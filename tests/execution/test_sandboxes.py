@@ -283,7 +283,7 @@ async def test_a_cgroup_counts_processes_of_root(wrapped: Bed) -> None:
     if not cgroups.Cage("x", processes=1, memory=1)._homes():
         pytest.skip("there is no cgroup here")
     told = await wrapped.run("for i in $(seq 700); do sleep 20 & done; echo; echo end", timeout=60)
-    if not wrapped.backend._release.__self__.cage.holds:  # type: ignore[attr-defined]
+    if not wrapped.backend._opening.cage.holds:  # type: ignore[attr-defined]
         pytest.skip("no cgroup can be made here")
     assert "fork" in told.output
     assert (await wrapped.run("echo fine", session="after")).output == "fine\n"

@@ -55,6 +55,9 @@ def _says(new: Any, old: Any) -> bool:
     return bool(new == old)
 
 
+st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))  # no price is endless
+
+
 def _records(kind: type[Record]) -> st.SearchStrategy[Record]:
     return st.builds(kind, **{name: st.from_type(hint) for name, hint in get_type_hints(kind).items()})
 
