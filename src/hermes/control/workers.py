@@ -165,6 +165,28 @@ class _Tries(Struct, kw_only=True):
     faults: int = 0
 
 
+class RungWorker:
+    """Does its work, and again for as long as somebody rang meanwhile. What is cut off is begun again in the
+    next life."""
+
+    def __init__(self, once: Callable[[], Awaitable[None]]) -> None:
+        self._once = once
+        self._rung = False
+
+    def ring(self) -> None:
+        self._rung = True
+
+    def wind_down(self) -> None:
+        """It is not waited for."""
+
+    async def live(self) -> None:
+        while True:
+            self._rung = False
+            await self._once()
+            if not self._rung:
+                return
+
+
 class Workers(Generic[K]):
     def __init__(
         self,

@@ -20,7 +20,7 @@ from msgspec import Struct
 from hermes.control.chores import Chore
 from hermes.control.core import GatewayCore, Runtime
 from hermes.control.turn.recalling import scope_of
-from hermes.control.workers import Workers
+from hermes.control.workers import RungWorker, Workers
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, ModelSaid, Summarised, UserSaid
 from hermes.domain.gateway_event import CommandRun, SessionEnded, TurnEnded
@@ -81,7 +81,7 @@ class MemoryFlush:
         self.busy: set[SessionId] = set()
         """Sessions in which something still goes on."""
         self.workers: Workers[Key] = Workers(
-            start=lambda key: FlushWorker(self, key),
+            start=lambda key: RungWorker(FlushWorker(self, key).once),
             page=self._wanted,
             places=_AT_ONCE,
             name="flush",
@@ -118,22 +118,8 @@ class FlushWorker:
         self._flush = flush
         self._core = flush.core
         self._agent, self._session = key
-        self._rung = False
 
-    def ring(self) -> None:
-        self._rung = True
-
-    def wind_down(self) -> None:
-        """It does not take long, and what is cut off is begun again in the next life."""
-
-    async def live(self) -> None:
-        while True:
-            self._rung = False
-            await self._once()
-            if not self._rung:
-                return
-
-    async def _once(self) -> None:
+    async def once(self) -> None:
         try:
             runtime = await self._core.agents.get(self._agent)
         except UserError as why:

@@ -15,7 +15,7 @@ from functools import partial
 from hermes.control.core import GatewayCore
 from hermes.control.turn.budgets import gate_of
 from hermes.control.turn.claim import told_before
-from hermes.control.workers import Workers
+from hermes.control.workers import RungWorker, Workers
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, Summarised, UserSaid
 from hermes.domain.ids import AgentId, SessionId
@@ -41,7 +41,7 @@ class BackgroundCompression:
         self.core = core
         self.ring_session = ring_session
         self.workers: Workers[Key] = Workers(
-            start=lambda key: CompressionWorker(self, key),
+            start=lambda key: RungWorker(CompressionWorker(self, key).once),
             page=self._due,
             places=AT_ONCE,
             name="compression",
@@ -61,22 +61,8 @@ class CompressionWorker:
         self._core = background.core
         self._ring_session = background.ring_session
         self._agent, self._session = key
-        self._rung = False
 
-    def ring(self) -> None:
-        self._rung = True
-
-    def wind_down(self) -> None:
-        """What it waits for may take minutes: it is begun again in the next life."""
-
-    async def live(self) -> None:
-        while True:
-            self._rung = False
-            await self._once()
-            if not self._rung:
-                return
-
-    async def _once(self) -> None:
+    async def once(self) -> None:
         try:
             runtime = await self._core.agents.get(self._agent)
         except UserError as why:
