@@ -21,6 +21,7 @@ BENCHES = (
     "stream",
     "http",
     "start",
+    "chat",
     "accept",
     "burst",
     "turns",
@@ -33,8 +34,11 @@ BENCHES = (
     "text",
     "redaction",
     "danger",
+    "files",
     "history",
     "memory_recall",
+    "mcp",
+    "agents",
 )
 
 

@@ -19,7 +19,7 @@ from hermes.control.gateway import Gateway
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Entry, Finished, Snapshot, TextDelta
-from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.tool import Tool
 from hermes.domain.turn import TurnInput
 
@@ -31,13 +31,15 @@ class Whole:
     gateway: Gateway
     direct: Direct
 
-    async def ask(self, chat: str, text: str, out: asyncio.StreamWriter | None = None) -> int:
+    async def ask(
+        self, chat: str, text: str, out: asyncio.StreamWriter | None = None, agent: AgentId = MAIN_AGENT
+    ) -> int:
         """One turn, watched to its end; how many characters were heard. `out` is shown every word."""
         source = Source(address=Address(platform="api", chat=chat), kind=SourceKind.API, user="bench")
-        words = Submission(agent=MAIN_AGENT, source=source, input=TurnInput(text=text))
+        words = Submission(agent=agent, source=source, input=TurnInput(text=text))
         turn = await self.gateway.submit(words)
         heard, ended = 0, None
-        async for seen in self.gateway.watch(MAIN_AGENT, turn.id):
+        async for seen in self.gateway.watch(agent, turn.id):
             if isinstance(seen, TextDelta | Snapshot):
                 heard += len(seen.text)
                 if out is not None:
@@ -51,15 +53,18 @@ class Whole:
 
 
 @asynccontextmanager
-async def whole(home: Path, url: str, tools: Sequence[Tool] | None = None) -> AsyncIterator[Whole]:
-    prepare(home, url)
+async def whole(
+    home: Path, url: str, tools: Sequence[Tool] | None = None, more: str = ""
+) -> AsyncIterator[Whole]:
+    prepare(home, url, more)
     app = App(home, surroundings(home), AppOverrides(platforms={}, tools=tools))
     connector = aiohttp.TCPConnector(limit=0)
     async with app.running(), aiohttp.ClientSession(connector=connector) as session:
         yield Whole(gateway=app.gateway, direct=Direct(url, session))
 
 
-def prepare(home: Path, url: str) -> None:
+def prepare(home: Path, url: str, more: str = "") -> None:
+    """A home with this model, and `more` settings."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    text = f"model:\n  default: fake-model\n  base_url: {url}\n"
+    text = f"model:\n  default: fake-model\n  base_url: {url}\n{more}"
     (home / "config.yaml").write_text(text, encoding="utf-8")

@@ -52,6 +52,7 @@ def full() -> bool:
 
 # What takes longest in the full run begins first, so that no worker is left alone with it at the end.
 LONGEST = (
+    "tests/journeys/test_agent_isolation.py",
     "tests/stream/test_split_properties.py",
     "tests/entry/http/test_openapi.py",
     "tests/crash/test_random_kills.py",

@@ -33,6 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = str(ROOT / "src")
 PROGRAMS = ("hermes.__main__", "hermes.testing.model_server", "hermes.testing.victim")
 """What is run as `python -m` must not be loaded before."""
+LARGE = tuple(f"hermes.execution.mcp.{name}" for name in ("program", "web", "login"))
+"""What brings a large SDK along that few children need."""
 # What Python reads from its environment before the first line, and a child can no longer be told.
 _EARLY = ("LANG", "LC_", "PYTHON", "MALLOC")
 _HARMLESS = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
@@ -172,7 +174,7 @@ def _serve(asking: socket.socket) -> Callable[[], object]:
 
     names = [found.name for found in pkgutil.walk_packages(hermes.__path__, "hermes.")]
     for name in ("uvloop", "yaml", *names):
-        if name not in PROGRAMS:
+        if name not in (*PROGRAMS, *LARGE):
             with contextlib.suppress(ImportError):  # an adapter whose SDK is not installed
                 import_module(name)
     gc.collect()

@@ -460,3 +460,32 @@ def test_what_is_not_honoured_is_refused(options: dict[str, Any], why: str) -> N
     with AIAgent("m", api_key=KEY, base_url="http://127.0.0.1:9/v1", quiet_mode=True, **options) as agent:
         with pytest.raises(UserError, match=why):
             agent.chat("hello")
+
+
+async def test_an_agent_of_this_machine(tmp_path: Path) -> None:
+    """`profile` names an agent of the home: its key, model, identity, memory and toolsets."""
+    home = tmp_path / "hermes"
+    folder = home / "agents" / "bee"
+    (folder / "memories").mkdir(parents=True)
+    (folder / "SOUL.md").write_text("You are a bee.")
+    (folder / "memories" / "MEMORY.md").write_text("The hive is in the oak.")
+    (folder / ".env").write_text(f"OPENAI_API_KEY={KEY}\n")
+    async with FakeModelServer(key=KEY) as server:
+        (home / "config.yaml").write_text(
+            f"model: {{provider: custom, base_url: '{server.base_url}', api_key: sk-other-0123456}}\n"
+            "agents: {bee: {model: honey, toolsets: [todo]}}\n"
+        )
+        with AIAgent(profile="bee", quiet_mode=True) as agent:
+            assert "hello" in await asyncio.to_thread(agent.chat, "hello")
+        (asked,) = server.requests
+        assert asked.model == "honey" and "You are a bee." in system(asked)
+        assert "The hive is in the oak." in json.dumps(asked.messages)
+        wire = asked.wire
+        assert isinstance(wire, dict)
+        assert {tool["function"]["name"] for tool in wire["tools"]} == {"todo"}
+        with AIAgent("other", profile="bee", quiet_mode=True) as agent:
+            await asyncio.to_thread(agent.chat, "hello")
+        assert server.requests[-1].model == "other"
+    with pytest.raises(UserError, match="There is no agent “wasp”"):
+        AIAgent(profile="wasp")
+    assert (folder / "memories" / "MEMORY.md").read_text() == "The hive is in the oak."

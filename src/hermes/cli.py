@@ -15,23 +15,34 @@ OK, FAILED, WRONG_USE, WRONG_SETTINGS, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 78, 1
 
 COMMANDS: dict[str, str] = {
     "chat": "talk with the agent; the same as `hermes` alone",
+    "setup": "set up Hermes, step by step",
     "status": "show what runs on this home",
-    "doctor": "check the sandboxes and the home",
+    "doctor": "check that everything works, and fix what does not",
+    "logs": "show the logs",
     "gateway run": "run the gateway in this terminal",
     "gateway start": "start the gateway in the background",
     "gateway stop": "stop the gateway",
     "gateway restart": "restart the gateway",
+    "gateway install": "make the gateway a service that begins by itself",
+    "gateway uninstall": "remove the service",
     "gateway status": "the same as `hermes status`",
+    "gateway list": "list your gateways on this machine",
     "gateway setup": "the same as `hermes platforms setup`",
-    "gateway logs": "show the gateway's log",
+    "gateway logs": "the same as `hermes logs`",
     "sessions list": "list the conversations, latest first",
     "sessions search": "search the conversations",
     "sessions show": "print a conversation",
+    "sessions browse": "choose a conversation, and go on with it",
+    "sessions stats": "show how many conversations there are",
     "sessions export": "write a conversation as JSONL, Markdown or HTML",
     "sessions rename": "give a conversation another title",
     "sessions prune": "delete conversations that were not used for long",
     "sessions delete": "delete a conversation permanently",
     "model": "show, choose and list models",
+    "fallback list": "list the models that answer when the agent's own cannot",
+    "fallback add": "add such a model",
+    "fallback remove": "remove one",
+    "fallback clear": "remove all",
     "insights": "show what models took and cost",
     "prompt-size": "show who takes how much of the first request",
     "batch run": "run many prompts from a file",
@@ -39,22 +50,38 @@ COMMANDS: dict[str, str] = {
     "batch status": "show how far a batch run is",
     "batch export": "write a batch run as training samples",
     "batch remove": "delete a batch run",
+    "skills": "choose which skills are used",
     "skills list": "list the skills of an agent",
     "skills browse": "list skills that can be installed",
     "skills search": "search them",
     "skills inspect": "show what a skill does before it is installed",
     "skills install": "install a skill from a folder, zip, git address or hub",
     "skills update": "update installed skills",
+    "skills check": "say which installed skills are out of date",
+    "skills uninstall": "the same as `hermes skills remove`",
     "skills remove": "remove an installed skill",
     "skills enable": "use a skill again",
     "skills disable": "do without a skill",
     "skills new": "begin a skill of your own",
+    "tools": "choose which toolsets are used",
+    "tools list": "list the toolsets, and which are used",
+    "tools enable": "use toolsets again",
+    "tools disable": "do without toolsets",
+    "mcp add": "use an MCP server",
+    "mcp list": "list the MCP servers, and what of them changed",
+    "mcp test": "connect to an MCP server, and show what it has",
+    "mcp accept": "accept tools of an MCP server that changed",
+    "mcp login": "log in to an MCP server",
+    "mcp remove": "do without an MCP server",
     "memory list": "list what agents remember",
     "memory search": "search what agents remember",
     "memory show": "print an entry",
     "memory edit": "change an entry, or share it",
     "memory forget": "forget an entry, or a person",
     "memory setup": "install and choose a memory provider",
+    "memory off": "do without a memory provider",
+    "memory status": "show how much agents remember",
+    "memory reset": "forget everything",
     "memory export": "print what agents remember as JSON",
     "cron list": "list the scheduled jobs",
     "cron create": "create a job",
@@ -83,6 +110,17 @@ COMMANDS: dict[str, str] = {
     "outbox list": "list messages that wait or were given up",
     "outbox retry": "send messages again",
     "outbox drop": "drop messages permanently",
+    "backup create": "write a backup of the whole home",
+    "backup list": "list the backups",
+    "backup verify": "check a backup",
+    "backup restore": "put a backup in place of this home",
+    "backup schedule": "make backups by the clock",
+    "update": "bring Hermes up to date",
+    "migrate": "move in from a home of Hermes Agent",
+    "checkpoints status": "list the folders that have checkpoints",
+    "checkpoints list": "the same as `hermes checkpoints status`",
+    "checkpoints prune": "remove checkpoints that are too old or too many",
+    "checkpoints clear": "remove all checkpoints",
     "grants list": "list the permanent approvals",
     "grants revoke": "revoke a permanent approval",
     "handoff list": "list the hand-offs to chats",
@@ -93,11 +131,28 @@ COMMANDS: dict[str, str] = {
     "webhook remove": "remove a webhook route",
     "webhook test": "send a signed event to the running gateway",
     "hooks list": "list the hooks and their state",
+    "hooks doctor": "check every hook",
     "hooks test": "call the hooks that follow an event",
     "plugins list": "list the installed plugins",
+    "plugins enable": "use a plugin again",
+    "plugins disable": "do without a plugin",
+    "agent list": "list the agents of this gateway",
+    "agent show": "show what an agent has, and what goes to it",
+    "agent add": "add an agent",
+    "agent remove": "remove an agent and its routes",
+    "agent rename": "give an agent another id",
+    "route list": "list which chats go to which agent",
+    "route add": "add a route to an agent",
+    "route remove": "remove a route",
+    "route explain": "show which agent a message goes to, and why",
     "profile list": "list the profiles",
     "profile create": "create a profile: a further home",
+    "profile show": "show what a profile has",
+    "profile rename": "give a profile another name",
     "profile use": "use a profile from now on",
+    "profile clone": "make a profile like another",
+    "profile export": "write a profile to a file",
+    "profile import": "make a profile from a file",
     "profile remove": "remove a profile",
     "auth add": "store a key of a provider of models, or log in",
     "auth list": "list the keys and logins",
@@ -112,9 +167,25 @@ COMMANDS: dict[str, str] = {
     "config get": "show one setting",
     "config set": "change one setting",
     "config unset": "remove one setting",
+    "config edit": "edit the settings in your editor",
+    "config diff": "list the settings that differ from their default",
     "config path": "show where the settings are",
+    "config env-path": "show where the secrets are",
     "config check": "check the settings for mistakes",
     "config apply": "let the running gateway adopt the settings",
+    "config rollback": "go back to what config.yaml said before",
+    "config migrate": "rename what older versions called otherwise",
+    "config schema": "print the JSON Schema of the settings, for editors",
+    "dump": "print how everything is set up, without secrets, for whoever helps",
+    "security audit": "look for settings that let others in",
+    "uninstall": "remove Hermes from this machine",
+    "completion": "print the completion script of a shell",
+}
+FIRST_STEPS: dict[str, str] = {
+    "hermes setup": "choose a model and connect a chat, step by step",
+    "hermes": "talk with the agent; works at once, with a demo model until you have another",
+    'hermes "a question"': "begin with a question",
+    "hermes doctor": "find out what is wrong",
 }
 OPTIONS: dict[str, str] = {
     "-p, --profile NAME": "use the home of this profile",
@@ -123,7 +194,8 @@ OPTIONS: dict[str, str] = {
 }
 CHAT_OPTIONS = (
     "-q", "--query", "-z", "--oneshot", "-r", "--resume", "-c", "--continue", "-m", "--model",
-    "-t", "--toolsets", "--ignore-rules",
+    "--provider", "-t", "--toolsets", "-s", "--skills", "-v", "--verbose", "-Q", "--quiet", "--plain",
+    "--ignore-rules", "--agent", "--usage-file",
 )  # fmt: skip
 """Options of `chat` that may stand without it."""
 RUNNING = ("chat", "gateway", "cron", "batch")
@@ -171,9 +243,13 @@ def _end_on_sigterm() -> None:
 def help_text() -> str:
     """Written by hand: argparse alone would double the time of `hermes --help`."""
     longest = max(map(len, (*COMMANDS, *OPTIONS)))
-    commands = "".join(f"  {name.ljust(longest)}  {told}\n" for name, told in COMMANDS.items())
-    options = "".join(f"  {name.ljust(longest)}  {told}\n" for name, told in OPTIONS.items())
-    return f"usage: hermes [options] [command] …\n\nCommands:\n{commands}\nOptions:\n{options}"
+    parts = [
+        "".join(f"  {name.ljust(longest)}  {told}\n" for name, told in table.items())
+        for table in (FIRST_STEPS, COMMANDS, OPTIONS)
+    ]
+    return "usage: hermes [options] [command] …\n\nFirst steps:\n{}\nCommands:\n{}\nOptions:\n{}".format(
+        *parts
+    )
 
 
 def _answer(words: list[str]) -> int:
@@ -270,8 +346,10 @@ def _unknown(words: list[str], profile: str | None) -> int:
 
     name = words[0]
     hermes = "hermes" if profile is None else f"hermes -p {quote(profile)}"
-    near = closest(name, {command.partition(" ")[0] for command in COMMANDS})
     kind = "option" if name.startswith("-") else "command"
+    options = {word for spelled in OPTIONS for word in spelled.split() if word.startswith("-")}
+    commands = {command.partition(" ")[0] for command in COMMANDS}
+    near = closest(name, commands if kind == "command" else {*CHAT_OPTIONS, *options})
     hint = f"Did you mean: {hermes} {near}" if near else "`hermes --help` lists the commands."
     if kind == "command" and not near:
         hint += f" To say it to the agent: {hermes} -q {quote(' '.join(words))}"

@@ -280,13 +280,13 @@ def _fault(group: str, value: object) -> str:
 
 
 def _load_own(entry: EntryPoint) -> Any:
-    """A gateway uses few of the backends that there are: each is imported when the first is made."""
+    """A gateway uses few of the backends and memories that there are: each is imported when the first is
+    made."""
 
-    def make(request: BackendRequest) -> Backend:
-        backend: Backend = entry.load()(request)
-        return backend
+    def make(given: BackendRequest | Profile) -> Any:
+        return entry.load()(given)
 
-    return make if entry.group == BACKENDS else entry.load()
+    return make if entry.group in (BACKENDS, MEMORY) else entry.load()
 
 
 def _load_foreign(entry: EntryPoint) -> Any:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from importlib import import_module
 from typing import Any, get_args
 
+from hermes import plugins
+from hermes.admin.shell.examples import EXAMPLES
+from hermes.admin.shell.tree import command_tree
+from hermes.domain.capabilities import Grade, Manifest
 from hermes.domain.event import Live, Record
 from hermes.domain.gateway_event import GatewayEvent
 from hermes.domain.hooks import EVENTS
 from hermes.domain.providers import PROVIDERS, ProviderAuth, ProviderSpec
-from hermes.domain.settings.budgets import Budget
+from hermes.domain.settings.agents import AgentApprovals
+from hermes.domain.settings.budgets import AgentBudget, Budget
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
 from hermes.domain.settings.fallback import FallbackEntry, PoolSettings
@@ -23,6 +27,8 @@ from hermes.domain.settings.manner import (
     ReasoningOverride,
     RuntimeFooter,
 )
+from hermes.domain.settings.mcp import McpOAuth, McpSampling, McpServer, McpToolFilter
+from hermes.domain.settings.media import LocalStt, SttEndpoint, SttProgram, TtsEndpoint, TtsProgram, TtsVoice
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.settings.providers import ProviderModel, ProviderSettings
 from hermes.domain.settings.settings import (
@@ -37,6 +43,7 @@ from hermes.domain.settings.settings import (
     Settings,
 )
 from hermes.domain.settings.skills import PlatformSkills
+from hermes.domain.settings.tool_limits import LoopStops, LoopWarnings
 from hermes.domain.word import field_names
 from hermes.state.settings.key_places import ALSO_UNDER_GATEWAY
 from hermes.state.settings.names import LATER, PLATFORMS, platform_variables
@@ -56,7 +63,9 @@ This page is made from `src/hermes/domain/settings/settings.py` by `tests/admin/
 
 `config.yaml` holds the settings, `.env` the secrets. The environment beats `.env`, and `.env` beats
 `config.yaml`; only `enabled: false` of a platform in `config.yaml` beats every variable.
-`hermes config check` tells what is wrong, with file and line.
+`hermes config check` tells what is wrong, with file and line; `hermes config schema` prints a JSON Schema for
+editors. `_config_version` says which program wrote the file: `hermes config migrate` brings an older one up
+to date.
 How to change settings: [the guide](../guides/settings.md).
 """
 
@@ -74,6 +83,10 @@ def settings_page() -> str:
     parts += [
         f"\n## agents\n\n{_told(HostedAgent)}\n\n",
         _table(HostedAgent, "agents.<name>."),
+        f"\n## agents.<name>.approvals\n\n{_told(AgentApprovals)}\n\n",
+        _table(AgentApprovals, "agents.<name>.approvals."),
+        f"\n## agents.<name>.budget\n\n{_told(AgentBudget)}\n\n",
+        _table(AgentBudget, "agents.<name>.budget."),
         "\n## routes\n\nA list of `{match: {…}, agent: <name>}`, tried in order; the first match counts,\n"
         "and `routes[].agent` says who answers. `routes[].toolsets` are the only toolsets for what comes\n"
         "from there: not set are the agent's, written and empty is none. `routes[].backend` is where its\n"
@@ -98,6 +111,9 @@ def settings_page() -> str:
         _table(RuntimeFooter, "display.runtime_footer."),
         f"\n## display.platforms\n\n{_told(PlatformDisplay)}\n\n",
         _table(PlatformDisplay, "display.platforms.<name>."),
+        *_inside("stt", local=LocalStt, openai=SttEndpoint, providers=SttProgram),
+        *_inside("tts", edge=TtsVoice, piper=TtsVoice, openai=TtsEndpoint, providers=TtsProgram),
+        *_inside("tool_loop_guardrails", warn_after=LoopWarnings, hard_stop_after=LoopStops),
         f"\n## personalities\n\n{_told(Personality)}\n\n",
         _table(Personality, "personalities.<name>."),
         f"\n## platform_hints\n\n{_told(PlatformHint)}\n\n",
@@ -116,6 +132,9 @@ def settings_page() -> str:
         _table(PoolSettings, "credential_pool_strategies.<name>."),
         f"\n## budgets\n\n{_told(Budget)}\n\n",
         _table(Budget, "budgets.<name>."),
+        f"\n## mcp_servers\n\n{_told(McpServer)}\n\n",
+        _table(McpServer, "mcp_servers.<name>."),
+        *_inside("mcp_servers.<name>", tools=McpToolFilter, oauth=McpOAuth, sampling=McpSampling),
         f"\n## auxiliary\n\n{_told(AuxiliaryModel)}\n\n",
         _table(AuxiliaryModel, "auxiliary.<name>."),
         "\n## reset_by_type, reset_by_platform\n\nThe same as `session_reset`, for one sort of place or one"
@@ -154,6 +173,52 @@ def _provider(spec: ProviderSpec) -> str:
     also_url = f" (or `{spec.url_variable}`)" if spec.url_variable else ""
     cells = (f"`{spec.id}` ({spec.title})", also, keys, url + also_url, f"`{spec.api_mode}`", spec.model)
     return f"| {' | '.join(cells)} |\n"
+
+
+def platforms_page() -> str:
+    """The page `docs/reference/platforms.md`: what each platform can do, as its manifest says."""
+    head = (
+        "Platform",
+        "Text",
+        "Grows",
+        "Buttons",
+        "Threads",
+        "Files",
+        "Typing",
+        "Reactions",
+        "Pace",
+        "Window",
+    )
+    rows = "".join(map(_platform, sorted(plugins.platform_manifests(), key=lambda one: one.title.lower())))
+    return (
+        "# Platforms\n\nThis page is made from the manifests in `src/hermes/entry/platforms/` by "
+        "`tests/admin/reference.py`.\n*Grows*: how often an answer is edited while it is written. *Pace*: "
+        "one message to a chat in so much time,\nafter a burst. *Window*: how long after they wrote people "
+        f"can be sent anything.\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}\n{rows}"
+    )
+
+
+def _platform(manifest: Manifest) -> str:
+    able = manifest.capabilities
+    grows = "" if able.edit_interval is None else f"every {able.edit_interval:g} s"
+    files = ", ".join(
+        f"{kind.value} {limit.max_bytes / 1e6:.3g} MB" for kind, limit in sorted(able.media.items())
+    )
+    pace = f"{able.send_interval:g} s, {able.send_burst} at once" if able.send_interval else ""
+    window = f"{able.reply_window / 3600:g} h" if able.reply_window else ""
+    grades = ["" if grade is Grade.NONE else grade.value for grade in (able.buttons, able.threads)]
+    signs = ["yes" if has else "" for has in (able.typing, able.reactions)]
+    text = f"{able.max_text:,} {able.unit.value}"
+    page = f"[{manifest.title}](../platforms/{manifest.name}.md)"
+    return f"| {' | '.join([page, text, grows, *grades, files, *signs, pace, window])} |\n"
+
+
+def _inside(name: str, **inner: type) -> Iterator[str]:
+    """The sections in a section; `providers` are by name."""
+    for key, section in inner.items():
+        prefix = f"{name}.{key}.<name>." if key == "providers" else f"{name}.{key}."
+        yield f"\n## {name}.{key}\n\n{_told(section)}\n\n"
+        yield _table(section, prefix)
 
 
 def _told(section: type) -> str:
@@ -242,7 +307,7 @@ _PLAIN_EVENTS = {
     "Answered": "How a question ended.",
 }
 _HOOK_CONTEXT = {
-    "gateway:startup": ("The gateway is ready.", "platforms"),
+    "gateway:startup": ("The gateway is ready.", "agent_id (the default agent), agents, platforms"),
     "session:start": ("A session begins.", "platform, account, user_id, agent_id, session_id, session_key"),
     "session:end": (
         "A session ends: somebody asked for a new one, or it is over by a rule for idle sessions. Ends by"
@@ -284,7 +349,7 @@ _HOOK_CONTEXT = {
     ),
     "gate:send": (
         "Asked: a message is about to be sent to a chat.",
-        "platform, account, chat_id, thread_id, turn_id, text",
+        "agent_id (empty for what no agent said), platform, account, chat_id, thread_id, turn_id, text",
     ),
     "select_agent": (
         "Asked: which agent gets a message that no declared route fits.",
@@ -294,18 +359,33 @@ _HOOK_CONTEXT = {
 }
 
 
-_LEFT_OUT = """
-## What other gateways of this family have
-
-These are not here, because the feature behind them is not, or not yet: `/topic`, `/rollback`,
-`/goal`, `/subgoal`, `/moa`, `/codex-runtime`, `/fast`,
-`/voice`, `/bundles`, `/learn`, `/suggestions`, `/blueprint`, `/curator`, `/kanban`,
-`/reload-mcp`, `/reload-skills`, `/topup`, `/update`, `/debug`. Of those of a
-terminal: `/redraw`, `/history`, `/save`, `/prompt`, `/snapshot`, `/journey`, `/config`, `/statusbar`,
-`/timestamps`, `/skin`, `/indicator`, `/tools`, `/toolsets`, `/pet`, `/hatch`, `/reload`, `/browser`,
-`/plugins`, `/subscription`, `/copy`, `/paste`, `/image`; `hermes config`, `hermes status` and `hermes
-sessions show` tell what some of them do.
+_ELSEWHERE = """
+topic rollback goal subgoal moa codex-runtime fast voice bundles learn suggestions blueprint curator
+kanban reload-mcp reload-skills topup update debug
 """
+_IN_TERMINALS = """
+redraw history save prompt snapshot journey config statusbar timestamps skin indicator tools
+toolsets pet hatch reload browser plugins subscription copy paste image
+"""
+
+
+def _left_out() -> str:
+    """What of it is still not here."""
+    from hermes.control.commands.registry import COMMANDS
+    from hermes.entry.terminal.view_rich import RichView
+
+    aliases = (alias for known in COMMANDS.values() for alias in known.aliases)
+    here = {*COMMANDS, *aliases, *RichView.own_commands}
+    chats, terminals = (
+        ", ".join(f"`/{name}`" for name in names.split() if name not in here)
+        for names in (_ELSEWHERE, _IN_TERMINALS)
+    )
+    return (
+        "\n## What other gateways of this family have\n\n"
+        "These are not here, because the feature behind them is not, or not yet: "
+        f"{chats}. Of those of a terminal: {terminals}; `hermes config`, `hermes status` and"
+        " `hermes sessions show` tell what some of them do.\n"
+    )
 
 
 def commands_page() -> str:
@@ -327,7 +407,7 @@ def commands_page() -> str:
         " one command, and capitals do not matter. Commands are read at once, also while the agent is busy;"
         " those that would get into its way are refused with one sentence then.\n\n"
         + _rows(("Command", "What it does", "Also", "While a turn runs"), rows)
-        + _LEFT_OUT
+        + _left_out()
     )
 
 
@@ -347,32 +427,15 @@ def cli_page(commands: Mapping[str, str], options: Mapping[str, str]) -> str:
         parts.append(f"\n## hermes {name}\n\n{told[0].upper()}{told[1:]}.\n")
         if rows:
             parts.append("\n" + _rows(("Argument", "Meaning"), rows))
+        if name in EXAMPLES:
+            parts.append("\n```sh\n" + "".join(f"{line}\n" for line in EXAMPLES[name]) + "```\n")
     return "".join(parts)
-
-
-def below(name: str) -> dict[str, argparse.ArgumentParser]:
-    """The commands below one."""
-    for action in _parser(name)._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return action.choices
-    return {}
-
-
-def _parser(name: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser()
-    import_module(f"hermes.admin.commands.{name.replace('-', '_')}").arguments(parser)
-    return parser
 
 
 def _arguments(command: str) -> list[argparse.Action]:
     """The arguments of one command, as its own parser knows them."""
-    name, _, sub = command.partition(" ")
-    parser = below(name)[sub] if sub else _parser(name)
-    told = [
-        action
-        for action in parser._actions
-        if not isinstance(action, argparse._HelpAction) and action.help is not argparse.SUPPRESS
-    ]
+    told = command_tree(command.partition(" ")[0])[command].actions
+    told = [action for action in told if not isinstance(action, argparse._HelpAction)]
     return sorted(told, key=lambda action: bool(action.option_strings))
 
 

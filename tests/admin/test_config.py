@@ -242,14 +242,14 @@ def test_every_key_of_the_http_server_in_the_guide_is_taken(tmp_path: Path) -> N
 def test_check(tmp_path: Path) -> None:
     assert ask(tmp_path, "check") == (0, "config ok\n", "")
     file = tmp_path / "config.yaml"
-    file.write_text("tts: {}\nagent:\n  max_turn: 3\n")
+    file.write_text("kanban: {}\nagent:\n  max_turn: 3\n")
     code, out, _ = ask(tmp_path, "check")
     assert code == 1
     assert out.splitlines() == [
         f"{file}:3: “agent.max_turn” is not a known setting. Did you mean “agent.max_turns”?",
-        f"note: {file}:1: “tts” is known, but not used yet.",
+        f"note: {file}:1: “kanban” is known, but not used yet.",
     ]
-    file.write_text("tts: {}\n")
+    file.write_text("kanban: {}\n")
     assert ask(tmp_path, "check")[0] == 0
     file.write_text("terminal:\n  backend: local\n  network: none\n")
     code, out, _ = ask(tmp_path, "check")

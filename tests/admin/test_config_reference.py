@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from hermes.domain.settings.declaring import Section
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import HostedAgent, RouteMatch, Settings
 from hermes.domain.word import field_names
@@ -23,10 +25,16 @@ def test_every_key_is_on_the_page() -> None:
 
 
 def test_every_field_says_what_it_means() -> None:
-    for section in (Settings, HostedAgent, RouteMatch, PlatformSettings, *sections(Settings).values()):
+    for section in (HostedAgent, RouteMatch, PlatformSettings, *nested(Settings)):
         for name in field_names(section):
-            if name not in (*sections(Settings), "extra", "secrets", "trees", "options"):
+            if name not in (*sections(section), "extra", "secrets", "trees", "options", "values"):
                 assert section.declared[name].about.doc, f"{section.__name__}.{name}"
+
+
+def nested(section: type[Section]) -> Iterator[type[Section]]:
+    yield section
+    for inner in (*sections(section).values(), *sections(section, dict).values()):
+        yield from nested(inner)
 
 
 @pytest.mark.parametrize(

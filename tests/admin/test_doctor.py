@@ -15,6 +15,9 @@ from hermes.admin.commands import doctor
 from hermes.admin.process.home_files import GATEWAY, hold_home
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
+from hermes.domain.errors import UserError
+from hermes.domain.ports.world import Boundary
+from hermes.execution.browser import launch, program
 from hermes.execution.sandboxes import ssh_machine
 from hermes.testing.backends import fake_probes
 from tests.execution.ssh_server import SshServer
@@ -28,6 +31,7 @@ class Doctor:
         self._patch = patch
         home.mkdir(mode=0o700)
         patch.setattr(doctor, "_ROOT", -1)
+        patch.setattr(program, "find_browser", lambda path, environ: "")
         self.works()
 
     def works(self, *names: str) -> None:
@@ -39,7 +43,7 @@ class Doctor:
     def told(self, *words: str, **environ: str) -> tuple[int, str]:
         out = io.StringIO()
         console = CliConsole(out=out, err=io.StringIO())
-        return perform("doctor", list(words), self.home, environ, console), out.getvalue()
+        return perform("doctor", ["--offline", *words], self.home, environ, console), out.getvalue()
 
     def checks(self, **environ: str) -> tuple[int, dict[str, dict[str, str]]]:
         code, text = self.told("--json", **environ)
@@ -130,7 +134,7 @@ def test_a_gateway_that_found_something_else_is_told_to_look_again(patient: Doct
     now = [{**each, "works": each["sandbox"] == "bubblewrap"} for each in found]
     patient.asks({"facts": {"sandboxes": now}})
     gateway = patient.checks()[1]["gateway"]
-    assert gateway == {"name": "gateway", "state": "ok", "detail": "running", "remedy": ""}
+    assert gateway == {"name": "gateway", "state": "ok", "detail": "running", "remedy": "", "fixable": False}
     patient.asks(None)
     assert patient.checks()[1]["gateway"]["detail"] == "not running"
 
@@ -172,3 +176,25 @@ def test_it_connects_to_the_machine_of_ssh(patient: Doctor, monkeypatch: pytest.
         code, checks = patient.checks(**environ)
     assert code == 1 and "did not answer within 0.5 s" in checks["ssh"]["detail"]
     assert "terminal.ssh_host" in checks["ssh"]["remedy"]
+
+
+def test_the_browser(patient: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    patient.works("bubblewrap")
+    code, checks = patient.checks()
+    assert code == 0 and checks["browser"]["state"] == "note"
+    assert "apt-get install chromium" in checks["browser"]["remedy"]
+    assert patient.checks(BROWSER_CDP_URL="http://127.0.0.1:9222")[1]["browser"]["state"] == "ok"
+    monkeypatch.setattr(program, "find_browser", lambda path, environ: "/usr/bin/chromium")
+    for boundary, state in ((Boundary.SANDBOX, "ok"), (Boundary.NONE, "note"), (None, "problem")):
+
+        async def try_browser(program: str, environ: object, held: Boundary | None = boundary) -> launch.Way:
+            if held is None:
+                raise UserError("The browser does not start.", hint="Look.")
+            return launch.Way(name="a way", boundary=held)
+
+        monkeypatch.setattr(launch, "try_browser", try_browser)
+        code, checks = patient.checks()
+        assert checks["browser"]["state"] == state and code == (boundary is None)
+    (patient.home / "config.yaml").write_text("browser: {path: /no/such}\n")
+    monkeypatch.setattr(program, "find_browser", lambda path, environ: "")
+    assert patient.checks()[1]["browser"]["state"] == "problem"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hermes.admin.commands import model as model_command
+from hermes.admin.commands import model_setup
 from hermes.admin.shell.command import CliCommand, perform
 from hermes.admin.shell.output import CliConsole
 from hermes.agent.models.choose import ModelChoice
@@ -131,15 +132,20 @@ async def test_it_asks_step_by_step_on_a_terminal(tmp_path: Path, monkeypatch: p
         seen.append(f"{choice.provider} {choice.key.reveal()}")
         return ModelListing(models=tuple(OfferedModel(name=name) for name in MODELS), status=200)
 
+    def answered(search: model_search.ModelSearch) -> str:
+        assert search.own is not None
+        return f"{search.own.model} of {search.own.provider} answered"
+
     monkeypatch.setattr(model_search, "list_models", listed)
+    monkeypatch.setattr(model_setup, "try_model", answered)
     monkeypatch.setattr(getpass, "getpass", lambda prompt, stream=None: "typed-key-0123")
     said = await ask(tmp_path, typed="groq\n2\n")
-    assert "Groq  (hermes config set GROQ_API_KEY …)" in said and "GROQ_API_KEY is set in" in said
-    assert "3. gpt-4o  (128,000 tokens, $2.5 in, $10 out per million)" in said
+    assert "big-model-8b of groq answered" in said and "typed-key" not in said
+    assert "3. gpt-4o (128,000 tokens, $2.5 in, $10 out per million)" in said
     assert default_of(tmp_path) == ("groq", "big-model-8b") and {*seen} == {"groq typed-key-0123"}
     assert load_settings(tmp_path, {}).secrets.reveal("GROQ_API_KEY") == "typed-key-0123"
     assert "Nothing was changed." in await ask(tmp_path, typed="\n")
-    assert "is not known" in await ask(tmp_path, typed="nosuch\n")
+    assert "There is no “nosuch” in the list." in await ask(tmp_path, typed="nosuch\n")
     assert "hermes auth login openai-codex" in await ask(tmp_path, typed="openai-codex\n")
 
 

@@ -24,7 +24,7 @@ def refusal() -> str:
 
 @pytest.fixture(autouse=True)
 def with_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform_packages, "_checkout", lambda: None)
+    monkeypatch.setattr(platform_packages, "checkout_in_use", lambda: None)
     monkeypatch.setattr(platform_packages, "is_importable", lambda module: module == "pip")
 
 

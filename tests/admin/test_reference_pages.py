@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
 
 from hermes import cli
+from hermes.admin.shell.examples import EXAMPLES
+from hermes.admin.shell.tree import command_tree
 from tests.admin import reference
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
@@ -19,6 +22,7 @@ PAGES = {
     "events.md": reference.events_page,
     "hooks.md": reference.hooks_page,
     "http.md": reference.http_page,
+    "platforms.md": reference.platforms_page,
     "providers.md": reference.providers_page,
     "settings.md": reference.settings_page,
 }
@@ -34,10 +38,23 @@ def test_the_committed_page_is_the_made_one(name: str) -> None:
 
 def test_every_command_is_one_of_the_help() -> None:
     """The table of `hermes --help` and the parsers of the commands know the same words."""
-    for name in cli.COMMANDS:
-        reference._arguments(name)
-    below = {
-        f"{name} {sub}" for name in {one.split()[0] for one in cli.COMMANDS} for sub in reference.below(name)
-    }
-    assert below <= set(cli.COMMANDS)
+    tree = command_tree()
+    bare = {name for name, node in tree.items() if node.below and name not in cli.COMMANDS}
+    assert tree.keys() - bare == cli.COMMANDS.keys()
     assert all(name in cli.help_text() for name in cli.COMMANDS)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_can_be_typed(name: str) -> None:
+    """Each is parsed as the shell and the command would; `--help` shows it."""
+    tree = command_tree(name.partition(" ")[0])
+    node, parser = tree[name], tree[name.partition(" ")[0]].parser
+    assert "Examples:" in node.parser.format_help()
+    for example in EXAMPLES[name]:
+        words = shlex.split(example.split("|")[-1].partition(" > ")[0])
+        words = words[[word.rpartition("/")[2] for word in words].index("hermes") + 1 :]
+        if name == "chat" and words[:1] != ["chat"]:
+            words = ["chat", *words]
+        depth = len(name.split())
+        assert words[:depth] == name.split() or not words, example
+        parser.parse_args(words[1:])

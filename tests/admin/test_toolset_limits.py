@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.agents.tools import check_toolsets, limit_for_all
+from hermes.app.agents.tools import TurnLimits, check_toolsets, limit_for_all
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import SettingsError
+from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.tool import Tool, ToolContext, ToolResult
+from hermes.domain.toolbox import ToolsetLimit
 from hermes.state.settings.loader import LoadedSettings, load_settings
 
 
@@ -52,3 +55,74 @@ def test_a_name_that_means_nothing_is_an_error_with_its_line(tmp_path: Path, key
     with pytest.raises(SettingsError, match="Did you mean lab") as wrong:
         check_toolsets(loaded(tmp_path / "home", text), {"lab"})
     assert wrong.value.line == 2 and wrong.value.message.startswith(f"{key}: ")
+
+
+ALL = (
+    tool("terminal", "terminal"), tool("process", "terminal"), READ, tool("web_search", "web"),
+    tool("web_extract", "web"), tool("clarify", "clarify"), tool("cronjob", "cronjob"),
+    tool("send_message", "messaging"), tool("issues", "mcp-tracker"), MINE,
+)  # fmt: skip
+
+
+def left(*names: str) -> str:
+    limit = ToolsetLimit(enabled=names)
+    return " ".join(one.name for one in ALL if limit.allows(one))
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("search", "web_search"),
+        ("safe", "web_search web_extract"),
+        ("debugging", "terminal process read_file web_search web_extract"),
+        ("coding", "terminal process read_file web_search web_extract clarify"),
+        ("hermes-webhook", "web_search web_extract clarify"),
+        ("hermes-cron -mcp-tracker", "terminal process read_file web_search web_extract measure"),
+        ("debugging -web -process", "terminal read_file"),
+        ("-terminal -web -tracker", "read_file clarify cronjob send_message measure"),
+        ("tracker", "issues"),
+        ("all none", ""),
+        ("nosuch", ""),
+        ("hermes-nosuch", ""),
+    ],
+)
+def test_groups_stand_for_their_toolsets(names: str, expected: str) -> None:
+    assert left(*names.split()) == expected
+
+
+def test_a_server_of_tools_cannot_take_the_name_of_a_toolset() -> None:
+    posing = tool("run", "mcp-terminal")
+    assert not ToolsetLimit(enabled=("terminal",)).allows(posing)
+    assert ToolsetLimit(enabled=("mcp-terminal",)).allows(posing)
+
+
+def test_disabling_a_group_takes_all_of_it() -> None:
+    limit = ToolsetLimit(disabled=("debugging", "hermes-webhook"))
+    assert [one.name for one in ALL if limit.allows(one)] == ["cronjob", "send_message", "issues", "measure"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "expected"),
+    [
+        ("platform_toolsets: {telegram: [hermes-telegram, -web]}", "telegram", "web"),
+        (
+            "platform_toolsets: {webhook: [hermes-webhook]}",
+            "webhook",
+            "terminal file cronjob messaging mcp-tracker lab",
+        ),
+        ("platform_toolsets: {api_server: [hermes-api_server]}", "api_server", "clarify"),
+        ("platform_toolsets: {api_server: [hermes-api-server]}", "api_server", "clarify"),
+    ],
+)
+def test_presets_of_platforms(tmp_path: Path, text: str, place: str, expected: str) -> None:
+    found = loaded(tmp_path / "home", text)
+    check_toolsets(found, {"lab"})
+    source = Source(address=Address(platform=place, chat="1"), kind=SourceKind.PRIVATE)
+    limits = TurnLimits(settings=lambda: found.settings, agent=MAIN_AGENT)(None, source)
+    gone = [one.toolset for one in ALL if not all(limit.allows(one) for limit in limits)]
+    assert " ".join(dict.fromkeys(gone)) == expected
+
+
+def test_a_preset_of_another_platform_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="no toolset “hermes-slak”"):
+        check_toolsets(loaded(tmp_path / "home", "platform_toolsets: {telegram: [hermes-slak]}"), ())

@@ -89,7 +89,7 @@ def test_questions_and_plans() -> None:
 def test_plain_answers_say_what_they_are(words: str, told: str) -> None:
     reply = demo_reply(entries(UserSaid(text=words)), TOOLS)
     assert told in reply.text and reply.text.endswith(f"\n\n{FOOTER}") and not reply.calls
-    assert "not an AI" in FOOTER and "OPENAI_API_KEY" in FOOTER
+    assert "not an AI" in FOOTER and "hermes setup" in FOOTER
 
 
 def test_a_tool_that_is_switched_off_is_told_of() -> None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from hermes.agent.context.prompt import RUNS_ON
+from hermes.agent.run.guards import REPEATS
 from hermes.agent.run.loop import (
     CLOSING,
-    REPEATING,
     SAY_SOMETHING,
     SAY_THOUGHTS,
-    STUCK,
     AgentLoop,
     LoopLimits,
 )
@@ -41,6 +41,7 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.settings.tool_limits import LoopGuard
 from hermes.domain.tool import Clarification, Effect, Tool, ToolCall, ToolContext, ToolResult
 from hermes.domain.toolbox import Toolbox
 from hermes.domain.turn import Guidance
@@ -49,6 +50,7 @@ from hermes.testing.model import Say, ScriptedModel, say
 from tests.agent.driving import SESSION, Driver, loop_of, quick, tool
 
 READ = tool("read_file", parallel=True)
+_COUNTS = count(1)
 
 
 def calls(*names: str, arguments: str = "{}") -> Say:
@@ -229,11 +231,82 @@ async def test_a_model_that_runs_in_circles_is_told_and_then_stopped() -> None:
 
     chat, model = driver(script, tool("poll", text="nothing yet"))
     records = await chat.say("wait for it")
-    assert kinds(records).count("ToolStarted") == 6
+    assert kinds(records).count("ToolStarted") == 5
     notes = [request.note for request in model.requests]
-    assert notes[:5] == [""] * 5
-    assert notes[5:] == [REPEATING.format(tool="poll", times=5), STUCK.format(tool="poll")]
+    assert notes[:2] == [""] * 2
+    for times, note in enumerate(notes[2:], 2):
+        assert note.startswith(f"[{REPEATS.format(tool='poll', times=times)}. ")
+    assert "wait longer in one call" in notes[4] and "Do not call tools any more." in notes[5]
     assert records[-2].text == "it never came"
+
+
+def failing(name: str) -> Tool:
+    async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        count = next(_COUNTS)
+        return ToolResult(text=f"failure number {count}", failed=True)
+
+    return replace(tool(name), run=run)
+
+
+async def notes_of(script: Callable[[ModelRequest], Say], *tools: Tool, **guard: object) -> list[str]:
+    limits = quick(guard=LoopGuard(**guard))  # type: ignore[arg-type]
+    chat, model = driver(script, *tools, limits=limits)
+    await chat.say("go")
+    return [request.note for request in model.requests]
+
+
+async def test_a_call_that_fails_again_and_again_is_warned_then_stopped_whatever_it_says() -> None:
+    notes = await notes_of(lambda request: calls("fly") if request.tools else say("I cannot"), failing("fly"))
+    assert notes[:2] == ["", ""] and len(notes) == 6
+    assert notes[2] == (
+        "[fly failed 2 times with the same arguments. The same call fails again: read why, and change "
+        "something first.]"
+    )
+    assert notes[5].startswith("[fly failed 5 times with the same arguments. Do not call tools any more.")
+
+
+async def test_a_tool_that_fails_with_every_argument_is_warned_then_stopped() -> None:
+    turn = iter(range(1_000))
+
+    def script(request: ModelRequest) -> Say:
+        return calls("fly", arguments=f'{{"to": {next(turn)}}}') if request.tools else say("I cannot")
+
+    notes = await notes_of(script, failing("fly"))
+    assert notes[:3] == [""] * 3 and len(notes) == 9
+    assert notes[3].startswith("[fly failed 3 times in a row. Find out why")
+    assert notes[8].startswith("[fly failed 8 times in a row. Do not call tools any more.")
+
+
+@pytest.mark.parametrize("effect", [Effect.READ, Effect.ONCE])
+async def test_a_failure_counts_anew_once_something_was_done(effect: Effect) -> None:
+    """Tests that are run after each edit fail many times, and that is work; reading changes nothing."""
+    turn = iter(range(40))
+
+    def script(request: ModelRequest) -> Say:
+        step = next(turn, None)
+        if step is None or not request.tools:
+            return say("done")
+        return calls("test") if step % 2 else calls("edit", arguments=f'{{"n": {step}}}')
+
+    notes = await notes_of(script, failing("test"), tool("edit", effect=effect))
+    assert any(notes) == (effect is Effect.READ)
+
+
+@pytest.mark.parametrize("guard", [{"warnings_enabled": False}, {"hard_stop_enabled": False}])
+async def test_warnings_and_stops_can_be_switched_off(guard: dict[str, bool]) -> None:
+    notes = await notes_of(
+        lambda request: calls("fly") if request.tools else say("I cannot"), failing("fly"), **guard
+    )
+    warned, stopped = any("read why" in note for note in notes), any("any more" in note for note in notes)
+    assert (warned, stopped) == (guard.get("warnings_enabled", True), guard.get("hard_stop_enabled", True))
+
+
+async def test_calls_beyond_the_most_in_one_reply_are_not_run() -> None:
+    limits = quick(calls=3)
+    chat, _ = driver([calls(*["read_file"] * 5), say("ok")], READ, limits=limits)
+    records = await chat.say("go")
+    assert kinds(records).count("ToolStarted") == 3
+    assert sum("3 calls are the most in one reply" in getattr(one, "text", "") for one in records) == 2
 
 
 async def test_circles_of_several_calls_are_seen_and_work_is_not() -> None:

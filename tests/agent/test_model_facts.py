@@ -33,6 +33,7 @@ def facts_of(name: str, provider: str = "", **more: Any) -> ModelFacts:
         ("", "gpt-4.1-nano:free", 1_047_576, 0.1, 1024),
         ("anthropic", "claude-haiku-4-5-20251001", 200_000, 1, 4096),
         ("openrouter", "anthropic/claude-haiku-4.5", 200_000, 1, 4096),
+        ("openrouter", "openai/gpt-4.1-nano:free", 1_047_576, 0, 1024),
         ("custom:house", "claude-opus-4.5", 200_000, 5, 4096),
         ("gemini", "gemini-2.5-flash", 1_048_576, 0.3, None),
         ("openai-codex", "gpt-5.2", 400_000, 0, 1024),
@@ -50,6 +51,13 @@ def test_a_name_is_found_as_its_provider_or_its_vendor_calls_it(
 def test_nothing_is_guessed(name: str) -> None:
     facts = facts_of(name)
     assert facts == ModelFacts() or name == "gpt-4.1\n"
+
+
+def test_a_long_prompt_has_prices_of_its_own_where_they_are_published() -> None:
+    facts = facts_of("gemini-2.5-pro", "gemini")
+    assert (facts.long_after, facts.price_long_in, facts.price_long_out) == (200_000, 2.5, 15)
+    assert facts_of("gemini-2.5-flash", "gemini").long_after is None
+    assert facts_of("gemini-2.5-pro", "gemini", local=True).long_after is None
 
 
 def test_the_settings_count_first_then_what_the_endpoint_said() -> None:

@@ -29,7 +29,7 @@ class Attack:
         return self.name in _SHOWING
 
 
-_SHOWING = ("delete through bash", "delete through sh -i", "bee: plant a hook", "main: rm -rf {docs}")
+_SHOWING = ("delete through bash", "delete through sh -i", "main: plant a hook", "main: rm -rf {docs}")
 
 
 def shell(command: str, **more: Any) -> Step:

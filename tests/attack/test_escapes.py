@@ -83,14 +83,15 @@ def outside(tmp_path: Path) -> Iterator[Outside]:
     for shared in (Path("/tmp"), Path("/dev/shm")):
         (shared / f"hermes-escape-{place.tag}").mkdir(exist_ok=True)
     victim = subprocess.Popen(["sleep", "300"], env={"SECRET": MARK})
-    memory = ctypes.CDLL(None).shmget(0x4E51, 4096, 0o1600)
+    key = secrets.randbelow(0x7FFFFFFF) + 1  # the machine's: other runs of these tests have theirs
+    memory = ctypes.CDLL(None).shmget(key, 4096, 0o1600)
     with _short_names(place, home, work):
         tcp = place.listen("tcp", socket.AF_INET, socket.SOCK_STREAM, ("0.0.0.0", 0))
         udp = place.listen("udp", socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0))
         place.words = {
             "out": place.out, "home": home, "mark": MARK, "tag": place.tag, "gateway": os.getpid(),
             "victim": victim.pid, "port": tcp.getsockname()[1], "udp": udp.getsockname()[1],
-            "shared": "0x00004e51",
+            "shared": f"0x{key:08x}",
             **{f"call_{name}": number for name, number in _numbers().items()},
         }  # fmt: skip
         yield place

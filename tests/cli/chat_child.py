@@ -2,12 +2,15 @@
 
 `chat_child.py <home> <arguments of chat …>`. The model: `count` counts to 30 slowly; `read`, `once`, `danger`
 use that tool with the next word; `choose` asks a question; `ponder` thinks first; `refuse` and `vanish` fail;
+`call` uses a tool with its arguments as JSON; `show` says what stands in `<home>/answer.md`, `flood` so many
+words, two thousand a second;
 anything else is repeated. What tools did stands in `<home>/effects`; `slowly` takes a minute. A terminal on
 stdin becomes the controlling one."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import json
 import os
@@ -53,6 +56,11 @@ class WordModel:
         text = f"The tool said: {done[-1].text}" if done else "" if calls else f"You said: {said.text}"
         if word == "count":
             text = " ".join(map(str, range(1, COUNTED + 1))) + " done counting"
+        if word == "show":
+            text = (self._hold.parent / "answer.md").read_text()
+        if word == "flood":
+            paragraphs = range(1, int(rest), 40)
+            text = " \n\n".join(" ".join(f"w{n}" for n in range(p, p + 40)) for p in paragraphs) + " over"
         if word == "ponder":
             yield ThoughtDelta(text="let me think")
         left = text[len(request.spoken) :]
@@ -60,6 +68,8 @@ class WordModel:
             yield TextDelta(text=piece + " ")
             if word == "count":
                 await asyncio.sleep(self._pause)
+            elif word == "flood" and piece.endswith("00"):
+                await asyncio.sleep(0.05)  # two thousand a second
             while piece == "10" and self._hold.exists():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         yield ModelEnd(calls=calls, model="words")
@@ -70,6 +80,9 @@ class WordModel:
             return (ToolCall(id=CallId("c1"), name="clarify", arguments=arguments),)
         if word == "run":
             return (ToolCall(id=CallId("c1"), name="terminal", arguments=json.dumps({"command": rest})),)
+        if word == "call":
+            name, _, arguments = rest.partition(" ")
+            return (ToolCall(id=CallId("c1"), name=name, arguments=arguments),)
         if word in ("read", "once", "danger"):
             return (ToolCall(id=CallId("c1"), name=word, arguments=f'{{"token": "{rest}"}}'),)
         return ()
@@ -77,7 +90,8 @@ class WordModel:
 
 def main(home: Path, words: list[str]) -> int:
     if sys.stdin is not None and sys.stdin.isatty():
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        with contextlib.suppress(PermissionError):  # a shell has it already
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     start = [sys.executable, str(Path(__file__).with_name("words_gateway.py")), str(home), WHILE_USED]
 
     def spawn() -> subprocess.Popen[bytes]:

@@ -268,3 +268,19 @@ def test_a_gateway_that_runs_adopts_a_key(tmp_path: Path) -> None:
         state = json.loads((folder / "gateway_state.json").read_text())
         assert "some/model by OpenRouter" in state["model"]
         assert "later-secret" not in running.err
+
+
+def test_a_key_that_the_settings_name_by_its_variable_is_listed(home: Path) -> None:
+    home.mkdir(mode=0o700, exist_ok=True)
+    (home / "config.yaml").write_text(
+        "providers: {house: {base_url: 'http://127.0.0.1:9/v1', key_env: HOUSE_TOKEN}}\n"
+        "fallback_providers: [{provider: groq, model: m, key_env: SPARE_TOKEN}]\n"
+    )
+    keys = {"HOUSE_TOKEN": "abcdefgh-0123456789", "SPARE_TOKEN": "ijklmnop-0123456789"}
+    rows = json.loads(hermes(home, "auth", "list", "--json", **keys).out)
+    assert {(row["provider"], row["label"]) for row in rows} == {
+        ("custom:house", "HOUSE_TOKEN"),
+        ("groq", "SPARE_TOKEN"),
+    }
+    assert hermes(home, "auth", "status", "custom:house", **keys).code == 0
+    assert hermes(home, "auth", "status", "custom:house").code == 1

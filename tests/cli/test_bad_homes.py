@@ -51,7 +51,7 @@ def test_wrong_settings_are_told_and_the_gateway_starts(home: Path, text: str, s
         ("- a\n- list\n", "config.yaml:1"),
         ("logging:\n  level: INFO\nterminal:\n  backend: firecracker\n", "config.yaml:4: “terminal.backend”"),
         ("toolsets: [file, termnal]\n", "config.yaml:1: toolsets: There is no toolset “termnal”."),
-        ("agent:\n  disabled_toolsets: [debugging]\n", "config.yaml:2: agent.disabled_toolsets"),
+        ("agent:\n  disabled_toolsets: [debuging]\n", "config.yaml:2: agent.disabled_toolsets"),
     ],
 )
 def test_a_limit_that_would_not_hold_stops_every_start(home: Path, text: str, says: str) -> None:

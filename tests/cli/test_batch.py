@@ -98,9 +98,9 @@ async def test_a_sample_has_the_documented_form(home: Path, tmp_path: Path) -> N
     ledger = tmp_path / "ledger"
     async with FakeModelServer(noting(ledger)) as server:
         told = {"OPENAI_BASE_URL": server.base_url, "HERMES_MODEL": "fake-model"}
-        words = ("batch", "run", str(dataset(tmp_path, 2)), "-d", "terminal_web")
+        words = ("batch", "run", str(dataset(tmp_path, 2)), "-d", "terminal=100,file=100,spotify=100")
         ended = await ask(home, *words, **told)
-        assert ended.code == 0 and "Left out, for the agent has no such toolset: web" in ended.err
+        assert ended.code == 0 and "Left out, for the agent has no such toolset: spotify" in ended.err
     first = samples(home, "some-prompts")[0]
     assert first.keys() == {
         "prompt_index", "conversations", "metadata", "timestamp", "model", "completed", "partial",

@@ -69,11 +69,43 @@ def test_verbose_tells_of_tools_beside_a_pipe(home: Path) -> None:
 
 def test_a_provider_goes_with_its_model(home: Path) -> None:
     alone = chat(home, "-z", "hello", "--provider", "openrouter")
-    assert alone.code == 2 and "--provider needs the model that is meant: --model NAME." in alone.err
+    assert alone.code == 1 and "OPENROUTER_API_KEY" in alone.err and alone.clean
     both = chat(home, "-z", "hello", "--provider", "openrouter", "-m", "some/model")
     assert "openrouter:some/model" in both.out + both.err or both.code == 0
     shown = json.loads(hermes(home, "sessions", "list", "--json").out)
     assert [row["model"] for row in shown] == ["openrouter:some/model"]
+
+
+def test_quiet_is_the_answer_alone_and_where_it_was_said(home: Path) -> None:
+    quiet = chat(home, "-Q", "-q", "hello")
+    assert quiet.code == 0 and "hello" in quiet.out
+    (session,) = json.loads(hermes(home, "sessions", "list", "--json").out)
+    assert quiet.err == f"session_id: {session['id']}\n"
+    by_variable = chat(home, "-q", "hello", HERMES_QUIET="1")
+    assert by_variable.out == quiet.out and by_variable.err == ""
+    assert chat(home, "-q", "hello", HERMES_QUIET="0").code == 0
+    assert "cannot be used together" in chat(home, "-Q", "-v", "-q", "hello").err
+
+
+def test_what_an_answer_took_is_written_for_scripts(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "usage.json"
+    assert chat(home, "-z", "hello", "--usage-file", str(file)).code == 0
+    told = json.loads(file.read_text())
+    (session,) = json.loads(hermes(home, "sessions", "list", "--json").out)
+    assert told["ok"] is True and told["calls"] == 1 and told["session_id"] == session["id"]
+    assert chat(home, "-q", "vanish", "--usage-file", str(file)).code == 1
+    assert json.loads(file.read_text())["ok"] is False
+    missing = chat(home, "-z", "hello", "--usage-file", str(tmp_path / "no" / "usage.json"))
+    assert missing.code == 1 and "usage.json cannot be written" in missing.err and missing.clean
+
+
+def test_options_of_a_chat_may_stand_without_it(home: Path) -> None:
+    for words in (["-v", "-q", "hello"], ["--toolsets", "file", "-q", "hello"], ["-Q", "-q", "hello"]):
+        assert hermes(home, *words).code == 0
+    unknown = hermes(home, "--provider", "opnrouter", "-q", "hello")
+    assert unknown.code == 1 and "Did you mean openrouter?" in unknown.err
+    keyless = hermes(home, "--provider", "openrouter", "hello you")
+    assert keyless.code == 1 and "OPENROUTER_API_KEY" in keyless.err and keyless.clean
 
 
 def test_deleting_a_session_deletes_its_log_and_no_other(home: Path) -> None:

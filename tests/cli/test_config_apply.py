@@ -194,3 +194,17 @@ def test_without_a_gateway_the_settings_are_only_checked(home: Path) -> None:
     assert told.code == 0 and told.out.startswith("No gateway runs here; the settings are correct")
     (home / "config.yaml").write_text("modle: x\n")
     assert "config.yaml:1: “modle” is not a known setting" in hermes(home, "config", "apply").err
+
+
+def test_a_prefill_file_that_is_lost_is_told(home: Path) -> None:
+    """Settings are not adopted with it; the gateway goes on with what it read at its start."""
+    prefill = home / "before.json"
+    prefill.write_text('[{"role": "user", "content": "hi"}]')
+    (home / "config.yaml").write_text(f"{BEFORE}prefill_messages_file: before.json\n")
+    with gateway(home) as running:
+        assert hermes(home, "config", "apply").code == 0
+        prefill.unlink()
+        refused = hermes(home, "config", "apply")
+        assert "before.json cannot be read" in refused.out + refused.err, refused
+        assert "before.json cannot be read" in hermes(home, "config", "check").out
+        assert running.stop() == 0

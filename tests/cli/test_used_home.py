@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,9 @@ from hermes.app.agents.world_scopes import WorldScopes
 from hermes.app.homes import closed_homes
 from hermes.app.messaging import Messaging
 from hermes.domain.errors import UserError
-from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
+from hermes.domain.ids import MAIN_AGENT, AgentId, CallId, SessionId, TurnId
 from hermes.domain.settings.settings import HostedAgent, Profile, Settings
-from hermes.domain.tool import Tool
+from hermes.domain.tool import Tool, ToolContext
 from hermes.state.files.media import MediaFiles
 from hermes.state.home.locks import runtime_folders
 from hermes.state.store.writer import SqliteStore
@@ -61,9 +61,22 @@ def asker(tools: list[Tool]) -> Callable[..., Awaitable[bool]]:
     by_name = {tool.name: tool for tool in tools}
 
     async def asks(name: str, **arguments: object) -> bool:
+        """Whether somebody is asked first, or nobody can allow it."""
         approval = by_name[name].approval
         assert callable(approval)
-        return await approval(SESSION, arguments) is not None
+        return await approval(SESSION, arguments) is not None or await refuses(name, arguments)
+
+    async def refuses(name: str, arguments: Mapping[str, object]) -> bool:
+        context = ToolContext(
+            agent=MAIN_AGENT,
+            session=SESSION,
+            turn=TurnId("t"),
+            call_id=CallId("c"),
+            key="k",
+            output=lambda text: None,
+        )
+        result = await by_name[name].run(context, arguments)
+        return result.failed and "out of reach" in result.text
 
     return asks
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hermes.control.people.access import AccessRequest, decide
-from hermes.control.people.routing import route
+from hermes.control.people.routing import explain_route, route
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import AgentId, DeliveryId
 from hermes.domain.message import Inbound
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.domain.settings.settings import Route, RouteMatch, Settings
+from hermes.domain.settings.settings import HostedAgent, Route, RouteMatch, Settings
+from hermes.domain.word import field_names, replace
 
 SOURCE = Source(
     address=Address(platform="discord", account="work", chat="c1", thread="t1"),
@@ -21,6 +25,7 @@ SOURCE = Source(
     user_alt="alt1",
     guild="g1",
     parent_chat="p1",
+    roles=("guests", "staff"),
 )
 MATCHES = {
     "platform": "discord",
@@ -32,6 +37,7 @@ MATCHES = {
     "user_id_alt": "alt1",
     "guild_id": "g1",
     "parent_chat_id": "p1",
+    "role": "staff",
 }
 AGENTS = [AgentId("main"), AgentId("coder"), AgentId("helper")]
 
@@ -97,3 +103,79 @@ def test_access_denies_unless_somebody_allowed_it(settings: Settings, allowed: b
 def test_nobody_without_an_id_gets_in_by_a_list() -> None:
     nameless = Source(address=SOURCE.address, kind=SourceKind.PRIVATE)
     assert not decide(AccessRequest(source=nameless), Settings(allowed_users=("",))).allowed
+
+
+# --- by properties -----------------------------------------------------------------------------------
+
+VALUES = st.sampled_from(["a", "b", "c"])
+FIELDS = [name for name in field_names(RouteMatch) if name != "kind"]
+SOME_MATCH = st.builds(
+    lambda fields, kind: RouteMatch(**fields, kind=kind),
+    st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=4),
+    st.sampled_from([None, "private", "group", "api"]),
+)
+HOSTED = [AgentId(name) for name in ("main", "coder", "helper", "alone")]
+SOME_ROUTE = st.builds(
+    lambda match, agent: Route(match=match, agent=agent), SOME_MATCH, st.sampled_from(HOSTED)
+)
+SOME_SOURCE = st.builds(
+    lambda platform, account, chat, thread, user, alt, guild, parent, roles, kind: Source(
+        address=Address(platform=platform, account=account, chat=chat, thread=thread),
+        kind=SourceKind(kind),
+        user=user,
+        user_alt=alt,
+        guild=guild,
+        parent_chat=parent,
+        roles=tuple(roles),
+    ),
+    VALUES, VALUES, VALUES, st.none() | VALUES, st.none() | VALUES, st.none() | VALUES, st.none() | VALUES,
+    st.none() | VALUES, st.lists(VALUES, max_size=2), st.sampled_from(["private", "group", "api"]),
+)  # fmt: skip
+
+
+def _fits(match: RouteMatch, source: Source) -> bool:
+    """As the guide tells it, written once more in another way."""
+    has = {
+        "platform": source.address.platform, "account": source.address.account, "kind": source.kind.value,
+        "chat_id": source.address.chat, "thread_id": source.address.thread, "user_id": source.user,
+        "user_id_alt": source.user_alt, "guild_id": source.guild, "parent_chat_id": source.parent_chat,
+    }  # fmt: skip
+    wanted = {name: getattr(match, name) for name in field_names(RouteMatch)}
+    role = wanted.pop("role")
+    return (role is None or role in source.roles) and all(
+        value is None or has[name] == value for name, value in wanted.items()
+    )
+
+
+@given(
+    st.lists(SOME_ROUTE, max_size=6), SOME_SOURCE, st.sampled_from([None, "helper", "alone", "nobody", ""])
+)
+def test_the_order_of_routes_counts_and_how_much_they_say_does_not(
+    routes: list[Route], source: Source, hook: str | None
+) -> None:
+    settings = Settings(
+        routes=tuple(routes),
+        default_agent=AgentId("coder"),
+        agents={"coder": HostedAgent(), "helper": HostedAgent(), "alone": HostedAgent(mode="subagent")},
+    )
+    asked: list[Inbound] = []
+
+    async def select(message: Inbound) -> str | None:
+        asked.append(message)
+        return hook
+
+    chosen = asyncio.run(route(inbound(source), settings, HOSTED, select))
+    first = next((one for one in routes if _fits(one.match, source)), None)
+    assert chosen != "alone", "people do not reach a subagent"
+    if first is not None and first.agent != "alone":
+        assert chosen == first.agent and not asked
+    else:
+        assert len(asked) == 1 and chosen == ("helper" if hook == "helper" else "coder")
+    steps = explain_route(source, settings)
+    assert [step.decides for step in steps].count(True) == 1
+    if first is not None:
+        assert steps[routes.index(first)].decides
+    shadowed = [*routes, Route(match=RouteMatch(), agent=AgentId("helper"))]
+    if first is not None and first.agent != "alone":
+        later = asyncio.run(route(inbound(source), replace(settings, routes=tuple(shadowed)), HOSTED))
+        assert later == chosen, "a later route changes nothing"

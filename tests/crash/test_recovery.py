@@ -197,7 +197,7 @@ async def test_others_wait_a_moment_for_a_suspect_and_then_go_on(tmp_path: Path)
 async def test_a_turn_that_made_progress_is_not_blamed_for_crashes(tmp_path: Path) -> None:
     """Five crashes, each after a new record: the turn is still answered."""
     world = World()
-    world.write("m1 read read read read read read")
+    world.write("m1 read keyed read keyed read keyed")
     for life in range(1, 6):
         async with Journey(folder=tmp_path, world=world, script=obedient, kind="plain") as chat:
             await chat.until(lambda life=life: len(world.did(Deed.EFFECT)) >= life)  # type: ignore[misc]

@@ -6,6 +6,7 @@ import pytest
 
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.usage import CostStatus, Usage, UsageSum, priced, sum_usage
+from hermes.domain.word import replace
 
 FACTS = ModelFacts(price_in=2.0, price_out=8.0, price_cache_read=0.5, price_cache_write=4.0)
 USED = Usage(prompt=1_000_000, completion=500_000, cached=400_000, cache_written=100_000)
@@ -32,3 +33,15 @@ def test_a_sum_says_how_far_its_cost_can_be_trusted() -> None:
     assert UsageSum(calls=2).status is CostStatus.INCLUDED
     assert UsageSum(prompt=10, cached=5).hit_ratio == 0.5
     assert UsageSum().hit_ratio is None
+
+
+def test_what_an_hours_cache_and_a_long_prompt_cost() -> None:
+    facts = ModelFacts(price_in=3.0, price_out=15.0, price_cache_read=0.3, price_cache_write=3.75)
+    kept = Usage(prompt=3_000_000, cache_written=2_000_000, cache_kept=1_000_000)
+    assert priced(kept, facts).cost == pytest.approx(3.0 + 3.75 + 6.0)
+    tiered = replace(facts, long_after=200_000, price_long_in=6.0, price_long_out=22.5)
+    short = Usage(prompt=200_000, completion=100_000)
+    assert priced(short, tiered).cost == priced(short, facts).cost == pytest.approx(0.6 + 1.5)
+    long = Usage(prompt=1_000_000, cached=500_000, completion=100_000)
+    assert priced(long, tiered).cost == pytest.approx(3.0 + 0.3 + 2.25)
+    assert priced(long, replace(tiered, price_long_out=None)).cost == pytest.approx(3.0 + 0.3 + 1.5)

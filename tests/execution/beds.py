@@ -42,7 +42,8 @@ def install(package: str, program: str) -> None:
         if not shutil.which("apt-get", path=search):
             pytest.skip(f"there is no {program}, and it cannot be installed from here")
         environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "PATH": search}
-        wanted = ["apt-get", "install", "-y", "-q", "--no-install-recommends", package]
+        patiently = ["-o", "DPkg::Lock::Timeout=300"]  # somebody else may install something just now
+        wanted = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *patiently, package]
         told = b""
         for command in (wanted, ["apt-get", "update", "-q"], wanted):
             done = subprocess.run(command, env=environ, capture_output=True, timeout=600, check=False)

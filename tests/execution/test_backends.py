@@ -17,6 +17,7 @@ import pytest
 from hermes import plugins
 from hermes.agent.danger.judge import digest
 from hermes.agent.danger.scope import CommandScope
+from hermes.agent.tools.registry import CommandRules, scope_of
 from hermes.app.agents.agent_backends import AgentBackends, BoundAgent
 from hermes.app.agents.backends import GatewayBackends
 from hermes.domain.address import Address, Source, SourceKind
@@ -35,10 +36,19 @@ from hermes.domain.ports.world import (
     World,
 )
 from hermes.domain.rows import MediaItem, SearchHit
+from hermes.domain.services import ToolServices
 from hermes.domain.session import Session
-from hermes.domain.settings.settings import Profile, Route, RouteMatch, Settings, TerminalSettings
+from hermes.domain.settings.settings import (
+    AgentApprovals,
+    HostedAgent,
+    Profile,
+    Route,
+    RouteMatch,
+    Settings,
+    TerminalSettings,
+)
 from hermes.domain.tool import ApprovalPrompt, Tool, ToolContext, ToolResult
-from hermes.domain.turn import Cause, Guidance, Turn, TurnInput
+from hermes.domain.turn import Cause, Guidance, ParentCall, Turn, TurnInput
 from hermes.domain.word import replace
 from hermes.execution.backend_life import KeptBackend
 from hermes.execution.local.backend import make_local
@@ -136,6 +146,54 @@ class Rig:
 
 async def output(backend: Backend, text: str, session: str = "s") -> str:
     return (await backend.run(Command(text=text, session=session), lambda words: None)).output
+
+
+def judging(agent: AgentBackends) -> ToolServices:
+    async def scope_in(world: World) -> CommandScope:
+        return CommandScope(cwd="/", workspace="/", home="/", wide=True)
+
+    rules = CommandRules(scope_in=scope_in, approvals=agent.approvals)
+    return ToolServices({Backend: agent.backend, CommandRules: rules})
+
+
+async def test_what_a_removed_agent_left_running_ends(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, owned(agents={"bee": HostedAgent()}), {})
+    bee, main, there = rig.agent("bee"), rig.agent(), turn("7")
+    for agent in (bee, main):
+        with agent.bind(there):
+            await agent.backend.start(Command(text="sleep 600", session="s"), lambda *ended: None)
+    await rig.gateway.tend()
+    assert [len(await agent.processes("s")) for agent in (bee, main)] == [1, 1]
+    [held] = [one for one in bee._all() if one.is_open]
+    rig.settings = owned()
+    with bee.bind(there):
+        await rig.gateway.tend()
+        assert held.is_open, "a turn still runs there"
+    await rig.gateway.tend()
+    assert not held.is_open and await bee.processes("s") == [] and len(await main.processes("s")) == 1
+    await rig.gateway.close()
+
+
+async def test_a_task_of_a_task_stays_where_the_topmost_agents_commands_run(tmp_path: Path) -> None:
+    """And what any agent above denies or asks for holds below it."""
+    hosted = {
+        "top": HostedAgent(backend="box", approvals=AgentApprovals(deny=("rm *",))),
+        "middle": HostedAgent(approvals=AgentApprovals(ask=("git *",))),
+        "low": HostedAgent(approvals=AgentApprovals(deny=("ls",))),
+    }
+    rig = Rig(tmp_path, owned(agents=hosted), {"box": boxed})
+    low, names = rig.agent("low"), [AgentId(name) for name in hosted]
+    for agent, above in ((names[1], (names[0],)), (names[2], tuple(names[:2]))):
+        parent = ParentCall(agent=agent, turn=TurnId("u"), call=None, depth=2, above=above)
+        below = replace(turn("7"), input=TurnInput(text="x", guidance=Guidance(parent=parent)))
+        with low.bind(below):
+            assert (await low.backend.place("s")).sandbox == "a box"
+            given = await low.approvals("s")
+            assert set(given.deny) == {"ls", "rm *"} and given.ask == ("git *",)
+            scope = await scope_of(judging(low), "s", opens=False)
+            assert scope.denies("rm x") and scope.denies("ls") and scope.locks("git push")
+    assert (await low.approvals("another")).deny == ("ls",)
+    await rig.gateway.close()
 
 
 async def test_the_route_of_a_turn_names_its_backend(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import secrets
 import signal
 import socket
 import stat
@@ -233,9 +234,11 @@ def _memory() -> int:
 
 async def test_nothing_is_left_after_the_time_is_up(bed: Bed) -> None:
     before = children()
-    text = "(setsid sleep 302 &) ; trap '' TERM; nohup setsid bash -c 'trap \"\" TERM; sleep 302' & sleep 302"
+    seconds = f"302.{secrets.randbelow(1 << 40)}"  # landlock shows the processes of other runs, too
+    sleep = f"sleep {seconds}"
+    text = f"(setsid {sleep} &) ; trap '' TERM; nohup setsid bash -c 'trap \"\" TERM; {sleep}' & {sleep}"
     assert (await bed.run(text, timeout=1)).timed_out
-    look = "grep -lsa 'sleep.302' /proc/[0-9]*/cmdline | grep -v self | wc -l"
+    look = f"grep -lsa 'sleep.{seconds}' /proc/[0-9]*/cmdline | grep -v self | wc -l"
     assert int((await bed.run(look, session="look")).output) <= 1  # the one that looks
     assert children() >= before & children()
 
@@ -292,20 +295,44 @@ async def test_a_cgroup_counts_processes_of_root(wrapped: Bed) -> None:
 def test_without_root_no_cgroup_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     cage = cgroups.Cage("x", processes=1, memory=1, root=tmp_path)
-    assert cage.enter(["true"]) == ["true"] and not cage.holds
+    assert not cage.open() and not cage.holds
 
 
 def test_a_cgroup_of_the_second_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     for name in ("cgroup.controllers", "cgroup.subtree_control"):
         (tmp_path / name).touch()
-    gone = tmp_path / "hermes" / "999999999-old"
-    gone.mkdir(parents=True)
+    gone, new = tmp_path / "hermes" / "999999999-old", tmp_path / "hermes" / "999999998-elsewhere"
+    for folder in (gone, new):
+        folder.mkdir(parents=True)
+    os.utime(gone, (0, 0))
     cage = cgroups.Cage("x", processes=7, memory=1, root=tmp_path)
-    told = cage.enter(["bwrap", "--args"])
-    assert told[:2] == ["/bin/sh", "-c"] and told[-2:] == ["bwrap", "--args"]
-    assert cage.holds and not gone.exists()
+    assert cage.open() and cage.holds and new.exists() and not gone.exists()
     assert (tmp_path / "hermes/cgroup.subtree_control").read_text() == "+pids +memory"
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_cgroup_has_both_processes_before_the_second_goes_on(
+    asks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(cgroups, "descendants", lambda pid: [pid + 1])
+    for name in ("cgroup.controllers", "cgroup.subtree_control"):
+        (tmp_path / name).touch()
+    cage = cgroups.Cage("x", processes=7, memory=1, root=tmp_path)
+    cage.open()
+    added: list[int] = []
+    monkeypatch.setattr(cage, "_add", added.append)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        if asks:
+            theirs.send(b"?")
+        else:
+            theirs.shutdown(socket.SHUT_WR)  # it has ended
+        cage.take(41, ours)
+        assert added == ([41, 42] if asks else [41])
+        ours.shutdown(socket.SHUT_WR)
+        assert theirs.recv(9) == (b"!" if asks else b"")
 
 
 def test_a_cgroup_goes_once_its_last_process_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +340,7 @@ def test_a_cgroup_goes_once_its_last_process_is_gone(tmp_path: Path, monkeypatch
     for name in ("cgroup.controllers", "cgroup.subtree_control"):
         (tmp_path / name).touch()
     cage = cgroups.Cage("x", processes=7, memory=1, root=tmp_path)
-    cage.enter(["true"])
+    cage.open()
     (folder,) = cage._folders
     (folder / "dying").touch()  # what keeps the folder
     slept: list[float] = []
@@ -322,6 +349,100 @@ def test_a_cgroup_goes_once_its_last_process_is_gone(tmp_path: Path, monkeypatch
     )
     cage.leave()
     assert len(slept) == 1 and not folder.exists() and not cage.holds
+
+
+# --- repositories that people work in, too ---
+
+
+def make_repository(folder: Path) -> Path:
+    """As `git init` leaves it; the hooks are the person's."""
+    (folder / ".git" / "hooks").mkdir(parents=True)
+    for name, text in (("HEAD", "ref: refs/heads/main"), ("config", "[core]"), ("hooks/pre-commit", "mine")):
+        (folder / ".git" / name).write_text(text)
+    return folder / ".git"
+
+
+PLANTS = (
+    "echo x >> {0}/config",
+    "echo x > {0}/hooks/pre-commit",
+    "echo x > {0}/hooks/post-checkout",
+    "rm {0}/config",
+    "mv {0}/hooks {0}/old",
+    "mv {0} elsewhere && cp -r elsewhere {0}",
+    "cp {0}/config new && mv new {0}/config",
+    "chmod +x {0}/hooks/pre-commit",
+)
+
+
+@pytest.mark.parametrize("place", ["", "projects/tool", "projects/a/b"])
+async def test_commands_leave_hooks_and_settings_of_repositories_alone(place: str, tmp_path: Path) -> None:
+    """Git would run them outside, as the person who uses it there."""
+    git = make_repository(tmp_path / "work" / place)
+    module = make_repository(tmp_path / "module")
+    (git / "modules" / "deep").mkdir(parents=True)
+    module.rename(git / "modules" / "deep" / "module")
+    bed = make_bed("bubblewrap", tmp_path)
+    await bed.backend.open()
+    try:
+        for folder in (".git", ".git/modules/deep/module"):
+            inside = f"{bed.folder}/{place}/{folder}"
+            for plant in PLANTS:
+                told = await bed.run(f"cd {bed.folder}; {plant.format(inside)}")
+                assert told.code and ("Read-only" in told.output or "busy" in told.output), (plant, told)
+        assert (await bed.run(f"mv {bed.folder}/projects away")).code
+        assert (await bed.run(f"echo ref > {bed.folder}/{place}/.git/ORIG_HEAD; echo x > f; cat f")).code == 0
+        with pytest.raises(UserError, match="written"):
+            await bed.backend.files.write("s", f"{bed.folder}/{place}/.git/hooks/pre-push", b"x")
+    finally:
+        await bed.backend.close()
+    assert (git / "hooks" / "pre-commit").read_text() == "mine" and (git / "config").read_text() == "[core]"
+    assert [path.name for path in (git / "hooks").iterdir()] == ["pre-commit"]
+
+
+async def test_a_repository_without_hooks_gets_none(tmp_path: Path) -> None:
+    git = make_repository(tmp_path / "work")
+    (git / "hooks" / "pre-commit").unlink()
+    (git / "hooks").rmdir()
+    (tmp_path / "work" / "tree").mkdir()
+    (tmp_path / "work" / "tree" / ".git").write_text("gitdir: ../.git/worktrees/tree")
+    bed = make_bed("bubblewrap", tmp_path)
+    await bed.backend.open()
+    assert (await bed.run("echo x > .git/hooks/pre-commit")).code
+    assert (await bed.run("echo gitdir: /workspace/own > tree/.git; rm tree/.git; rm -rf tree")).code
+    await bed.backend.close()
+    assert not [*(git / "hooks").iterdir()]
+    assert (tmp_path / "work/tree/.git").read_text() == "gitdir: ../.git/worktrees/tree"
+
+
+async def test_links_in_repositories_lead_nowhere(tmp_path: Path) -> None:
+    """What they lead to outside is not mounted inside."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "key").write_text("secret words")
+    git = make_repository(tmp_path / "work")
+    (git / "config").unlink()
+    (git / "config").symlink_to(tmp_path / "secret" / "key")
+    (tmp_path / "work" / "sub").mkdir()
+    (tmp_path / "work" / "sub" / ".git").symlink_to(tmp_path / "secret")
+    (tmp_path / "work" / "up").symlink_to(tmp_path)
+    bed = make_bed("bubblewrap", tmp_path)
+    await bed.backend.open()
+    told = await bed.run("cat .git/config sub/.git/key up/secret/key; echo x > .git/hooks/h")
+    await bed.backend.close()
+    assert told.code and "secret words" not in told.output and "Read-only" in told.output
+
+
+async def test_a_folder_of_the_agent_s_own_has_its_own_repositories(tmp_path: Path) -> None:
+    workspace = tmp_path / "home" / "workspace"
+    git = make_repository(workspace)
+    install("bubblewrap", "bwrap")
+    request = backend_request(
+        home=tmp_path / "home", workspace=workspace, environ=ENVIRON, network=NO_NETWORK
+    )
+    bed = Bed(backend=bubblewrap.make_bubblewrap(request), folder=bubblewrap.WORKSPACE)
+    await bed.backend.open()
+    assert (await bed.run("echo agent > .git/config; rm -r .git/hooks")).code == 0
+    await bed.backend.close()
+    assert "agent" in (git / "config").read_text() and not (git / "hooks").exists()
 
 
 # --- folders ---

@@ -13,10 +13,16 @@ import regex
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import FileSearch
-from hermes.execution.files import search
+from hermes.execution.files import candidates, ignoring, search
 from hermes.execution.files.search import search_tree
 
 ENDLESS = [r"(a|aa)+$", r"((a{1,30}){1,30}){1,30}$"]
+
+
+@pytest.fixture(autouse=True)
+def without_ripgrep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it adds is judged in `test_candidates.py`."""
+    monkeypatch.setattr(candidates, "_ripgrep", lambda: None)
 
 
 def lines(folder: Path, pattern: str) -> list[str]:
@@ -113,7 +119,8 @@ def test_the_rules_of_one_folder_do_not_outlast_the_time(
     (tmp_path / "a.txt").write_text("a")
     (tmp_path / ".gitignore").write_text("".join(f"{number}.log\n" for number in range(500)))
     ticks = itertools.count()
-    monkeypatch.setattr(search, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    for module in (search, ignoring):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
     assert search_tree(str(tmp_path), FileSearch(pattern="a")).more and next(ticks) < 30
 
 

@@ -63,6 +63,14 @@ async def test_without_budgets_there_are_no_rows(tmp_path: Path) -> None:
         assert await chat.database.read(rows) == ([], [])
 
 
+async def test_the_words_name_the_setting_of_an_agents_own_budget(tmp_path: Path) -> None:
+    chosen = settings(**{"agents.main": Budget(agent="main", calls=1)})
+    async with Journey(folder=tmp_path, clock=FakeClock(), settings=chosen) as chat:
+        await ask(chat, "one")
+        await ask(chat, "two", "The budget “agents.main” is spent")
+        assert "can raise it (agents.main.budget in config.yaml)" in chat.world.seen()[-1]
+
+
 async def test_a_spent_budget_is_said_and_renews(tmp_path: Path) -> None:
     clock = FakeClock()
     chosen = settings(family=Budget(person="*", calls=2))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -342,13 +342,13 @@ async def test_whoever_stops_waiting_does_not_lose_the_token(tmp_path: Path, log
     assert CredentialFile(tmp_path).read().credentials[0].refresh.reveal() == "refresh-2"
 
 
-def _renew_elsewhere(home: Path, url: str, start: float) -> None:
+def _renew_elsewhere(home: Path, url: str, all_have_read: Barrier) -> None:
     async def renew() -> str:
         server = FakeLoginServer(url=url)
         LOGINS["nous"] = server.login("nous", header="x-refresh")
         store = _store(home)
         (now,) = await store.read("nous")
-        await asyncio.sleep(max(start - time.time(), 0))
+        await asyncio.to_thread(all_have_read.wait, 60)
         return (await store.renew(now)).key.reveal()
 
     assert asyncio.run(renew()) == "access-2"
@@ -358,8 +358,9 @@ async def test_two_processes_refresh_once(tmp_path: Path, logins: FakeLoginServe
     logins.slow = 0.3
     logged_in(tmp_path, logins, seconds=-1)
     context = multiprocessing.get_context("spawn")
-    start = time.time() + 1.5
-    workers = [context.Process(target=_renew_elsewhere, args=(tmp_path, logins.url, start)) for _ in range(3)]
+    all_have_read = context.Barrier(3)
+    given = (tmp_path, logins.url, all_have_read)
+    workers = [context.Process(target=_renew_elsewhere, args=given) for _ in range(3)]
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -398,6 +398,24 @@ async def test_scripts(tmp_path: Path, name: str, no_agent: bool, status: RunSta
             assert ("3 new mails" in words) if name == "mail.sh" else ("code 3" in words)
 
 
+@pytest.mark.parametrize(("name", "no_agent"), [("no.sh", False), ("quiet.sh", False), ("quiet.sh", True)])
+async def test_27_heartbeats_with_nothing_to_say_take_no_model_and_send_nothing(
+    tmp_path: Path, name: str, no_agent: bool
+) -> None:
+    clock, jobs = FakeClock(), FakeJobWorld(scripts=dict(SCRIPTS))
+    async with journey(tmp_path, clock, jobs=jobs) as chat:
+        await make(chat, "every 30m", script=name, no_agent=no_agent)
+        await pass_time(chat, clock, 27 * 1800.0, step=1800.0)
+        assert jobs.ran == [name] * 27
+        assert [run.status for run in await runs(chat)] == [RunStatus.SKIPPED] * 27
+        assert chat.world.seen() == [] and chat.model.requests == []
+        # The 28th finds something, and speaks.
+        jobs.scripts[name] = SCRIPTS["mail.sh"]
+        await pass_time(chat, clock, 1800.0, step=1800.0)
+        assert chat.world.seen("1") == ["3 new mails" if no_agent else "done: look"]
+        assert len(chat.model.requests) == (not no_agent)
+
+
 async def test_a_script_that_is_cut_off_is_reported_and_not_repeated(tmp_path: Path) -> None:
     clock, world = FakeClock(), World()
 

@@ -26,7 +26,8 @@ MOST = 8 * 1024
 
 @pytest.fixture(params=[0, 200])
 def added(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """So many tools that a plugin adds."""
+    """So many tools that a plugin adds, on a machine that has a browser."""
+    monkeypatch.setattr("hermes.app.browser.has_browser", lambda settings, environ: True)
     usual = plugins.tools
 
     def tools(used: PluginSettings = plugins.EVERY_PLUGIN) -> plugins.OfferedTools:

@@ -350,7 +350,7 @@ async def test_a_turn_gate_that_crashes_denies(tmp_path: Path) -> None:
 SENDS = """
 def handle(event, context):
     text = context["text"]
-    if "password" in text:
+    if context["agent_id"] != "main" or "password" in text:
         return {"decision": "deny"}
     if "shout" in text:
         return {"decision": "rewrite", "text": text.upper()}

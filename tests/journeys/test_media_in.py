@@ -12,7 +12,8 @@ import pytest
 from hermes.control.core import Runtime
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn import inbound_files as fetching
-from hermes.control.turn.inbound_files import NO_TRANSCRIPT, NOT_SHOWN, UNSEEN
+from hermes.control.turn.descriptions import NO_TRANSCRIPT
+from hermes.control.turn.inbound_files import NOT_SHOWN, UNSEEN
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.event import Entry, Finished, Record, Stopped, UserSaid
@@ -170,11 +171,11 @@ async def test_a_voice_message_is_kept_and_it_is_said_that_nobody_can_hear_it(tm
 
 
 async def test_a_voice_message_is_written_down_where_something_can(tmp_path: Path) -> None:
-    async def hear(file: Attachment) -> str:
+    async def hear(file: Attachment) -> tuple[str, None]:
         assert contents(file) == OGG
         if file.name == "noise":
             raise UserError("there is only noise")
-        return "buy milk"
+        return "buy milk", None
 
     async with Journey(folder=tmp_path, transcribe=hear) as chat:
         chat.world.write("hear", uploads=(chat.world.upload(OGG, kind="voice"),))
@@ -183,6 +184,7 @@ async def test_a_voice_message_is_written_down_where_something_can(tmp_path: Pat
         chat.world.write("again", uploads=(chat.world.upload(OGG, "noise", kind="voice"),))
         await chat.until_seen("You said: again")
         assert "it could not be transcribed: there is only noise" in chat.heard()
+        await chat.until_seen("🎤 “buy milk”", "I could not hear your voice message: there is only noise.")
 
 
 async def test_an_expired_link_is_told_to_model_and_person(tmp_path: Path) -> None:

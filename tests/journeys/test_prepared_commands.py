@@ -32,7 +32,7 @@ from hermes.domain.ids import AgentId
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import QuickCommand, Route, RouteMatch, Settings
 from hermes.domain.word import replace
-from hermes.entry.terminal.door import SessionChoice
+from hermes.entry.terminal.door import SessionChoice, TerminalState
 from hermes.entry.terminal.served_door import find_session_to_resume, local_caller
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import obedient
@@ -488,7 +488,8 @@ async def test_an_agent_has_commands_of_its_own(tmp_path: Path, monkeypatch: pyt
             runtime = await chat.gateway.agents.get(AgentId(agent))
             menu = {entry.name for entry in menu_entries("fake", settings, MenuLimits(), runtime)}
             caller = local_caller(AgentId(agent))
-            visit = await find_session_to_resume(chat.gateway, caller, SessionChoice())
+            choice = SessionChoice(terminal=TerminalState(agent=AgentId(agent)))
+            visit = await find_session_to_resume(chat.gateway, caller, choice)
             assert ("brew" in menu, "brew" in visit.commands) == (has, has)
             assert {"help", "tea"} <= menu & set(visit.commands)
     # A command of the settings stays what it is, too: the first that brings a name has it.

@@ -8,11 +8,18 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.context.project_files import clean, find_project_files, most_chars
+from hermes.app.agents.prompt import SystemPrompt
+from hermes.domain.clock import SystemClock
 from hermes.domain.event import ToolFinished
+from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.ports.world import World
+from hermes.domain.settings.settings import Profile, Settings
+from hermes.domain.toolbox import Toolbox
 from hermes.script.agent import AIAgent
 from hermes.testing.backends import local_backend
 from hermes.testing.model import Say, ScriptedModel, call, echo, say
+from tests.execution.beds import make_bed
 
 
 async def found(workspace: Path, most: int = 20_000) -> dict[str, str]:
@@ -68,6 +75,34 @@ async def test_a_link_out_of_the_project_is_not_followed(project: Path) -> None:
     lay(project.parent, secret="do not tell")
     (project / "AGENTS.md").symlink_to(project.parent / "secret")
     assert await found(project) == {}
+
+
+async def test_no_sandbox_is_started_for_a_project_that_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    bed = make_bed("bubblewrap", tmp_path)
+    server = bed.backend._server  # type: ignore[attr-defined]
+    world = await bed.backend.place()
+
+    async def place(*of: object) -> World:
+        return world
+
+    prompt = SystemPrompt(
+        profile=Profile(agent=MAIN_AGENT, home=tmp_path / "home", settings=Settings()),
+        toolbox=Toolbox(()),
+        place=place,
+        files=lambda source, folder, session: bed.backend.files,
+        model="m",
+        clock=SystemClock(),
+        memories={},
+    )
+    await bed.backend.open()
+    try:
+        assert await prompt._project(world, bed.backend.files) == () and not server.runs
+        lay(tmp_path / "work", **{"AGENTS.md": "tabs, please"})
+        (told,) = await prompt._project(world, bed.backend.files)
+        assert told.text == "tabs, please" and server.runs
+    finally:
+        await bed.backend.close()
 
 
 def test_a_long_file_is_cut_and_says_so() -> None:

@@ -145,3 +145,27 @@ async def test_who_may_not_restart_changes_nothing(tmp_path: Path) -> None:
         await chat.until_seen("This gateway belongs to a chat in a terminal.")
         await chat.until_idle()
     assert BACK not in world.seen()
+
+
+async def test_an_update_restarts_and_one_that_fails_changes_nothing(tmp_path: Path) -> None:
+    world, asked, news = World(), asyncio.Event(), ["", "no such package", "1 change to come:\n- Hear better"]
+
+    async def update() -> str:
+        told = news.pop(0)
+        if told.startswith("no "):
+            raise UserError(f"The new version could not be prepared, so the old one stays: {told}")
+        return told
+
+    tiers = PlatformSettings(allow_all_users=True, allow_admin_from=("boss",))
+    own = open_settings(platforms={"fake": tiers})
+    async with Journey(folder=tmp_path, world=world, settings=own, restart=asked.set, update=update) as chat:
+        world.write("/update", user="u1")
+        await chat.until_seen("You may not use /update here.")
+        world.write("/update", user="boss")
+        await chat.until_seen("Hermes is up to date.")
+        world.write("/update", user="boss")
+        await chat.until_seen("the old one stays: no such package")
+        assert not asked.is_set()
+        world.write("/update", user="boss")
+        await chat.until_seen("Updated. Restarting now")
+        await asyncio.wait_for(asked.wait(), 10)

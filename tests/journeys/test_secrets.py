@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.agent.run.toolbox import WITHHELD
 from hermes.app.agents.redaction import HIDDEN
 from hermes.domain.concealing import concealed, withheld
 from hermes.domain.errors import UserError
@@ -41,6 +42,35 @@ def leaking(text: str, *, fails: bool) -> Tool:
         return ToolResult(text=f"found {text} here")
 
     return Tool(name="cat", description="Print a file.", parameters={}, run=run, effect=Effect.READ)
+
+
+async def test_a_script_is_given_no_key_and_passes_none_on(tmp_path: Path) -> None:
+    """Neither in the data of a result nor in the record of a call; and a tool is not called with one."""
+    got: list[object] = []
+
+    async def cat(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        return ToolResult(text="found", data={"lines": [KEY, {"n": KEY}], "count": 2})
+
+    async def outer(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        got.append((await context.call("cat", {})).data)
+        got.append((await context.call("cat", {"path": [f"x{KEY}"]})).text)
+        return ToolResult(text="done")
+
+    tools = [Tool(name=run.__name__, description="", parameters={}, run=run) for run in (cat, outer)]
+    tools[1] = replace(tools[1], name="cat_twice")
+
+    def model(request: ModelRequest) -> Say:
+        done = any(isinstance(entry.record, ToolFinished) for entry in request.entries)
+        return say("ok") if done else call("cat_twice")
+
+    body = {"model": "hermes-agent", "messages": [{"role": "user", "content": "look"}]}
+    made = ApiWorld(
+        home=tmp_path / "home", provider=ScriptedModel(model), tools=tools, environ={"EXAMPLE_API_KEY": KEY}
+    )
+    async with made as api:
+        assert (await api.post("/v1/chat/completions", body)).status == 200
+    assert got == [{"lines": ["‹secret›", {"n": "‹secret›"}], "count": 2}, WITHHELD]
+    assert KEY.encode() not in b"".join(path.read_bytes() for path in (tmp_path / "home").glob("gateway.db*"))
 
 
 @pytest.mark.parametrize("fails", [False, True])

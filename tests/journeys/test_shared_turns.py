@@ -194,7 +194,7 @@ async def test_everybody_stops_their_own(tmp_path: Path) -> None:
         await chat.until_seen("What runs here is somebody else's.")
         topic.write("mallory", "never mind me")
         topic.write("mallory", "/stop")
-        await chat.until_seen("Stopped. What others asked for goes on.")
+        await chat.until_seen("“never mind me”. What others asked for goes on.")
         topic.write("ann", "/stop")
         await chat.until(lambda: any(seen.endswith("Stopped.") for seen in topic.world.seen()))
         await chat.until_idle()

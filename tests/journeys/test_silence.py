@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.agent.run.dispatch import SILENT
 from hermes.control import workers as silence
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.workers import IdleTimer
@@ -31,22 +32,37 @@ async def ends(chat: Journey) -> list[object]:
     return [entry.record for entry in entries if isinstance(entry.record, Failed | ToolFinished)]
 
 
-async def test_a_tool_that_never_returns_fails_the_turn_and_the_next_is_answered(tmp_path: Path) -> None:
+async def test_a_tool_that_never_returns_is_ended_and_its_turn_goes_on(tmp_path: Path) -> None:
     async def hang(context: ToolContext, arguments: object) -> ToolResult:
         await asyncio.Event().wait()
         raise AssertionError
 
     tool = Tool(name="transfer", description="", parameters={}, run=hang, effect=Effect.ONCE)
-    script = [call("transfer"), say("here again")]
+    script = [call("transfer"), say("it did not work")]
     async with Journey(folder=tmp_path, script=script, tools=[tool], settings=impatient()) as chat:
         chat.world.write("pay")
-        await chat.until_seen(GIVEN_UP)
+        await chat.until_seen("it did not work")
         await chat.until_idle()
-        result, end = await ends(chat)
+        (result,) = await ends(chat)
         assert isinstance(result, ToolFinished) and result.unknown
-        assert isinstance(end, Failed) and end.reason == GIVEN_UP
-        chat.world.write("and now?")
-        await chat.until_seen("here again")
+        assert result.text == SILENT.format(name="transfer", seconds=0.5)
+
+
+async def test_a_tool_that_prints_now_and_then_is_alive(tmp_path: Path) -> None:
+    async def work(context: ToolContext, arguments: object) -> ToolResult:
+        for _ in range(6):
+            await asyncio.sleep(0.15)
+            context.output(".")
+        return ToolResult(text="built")
+
+    tool = Tool(name="build", description="", parameters={}, run=work)
+    async with Journey(
+        folder=tmp_path, script=[call("build"), say("done")], tools=[tool], settings=impatient()
+    ) as chat:
+        chat.world.write("build it")
+        await chat.until_seen("done")
+        (result,) = await ends(chat)
+        assert isinstance(result, ToolFinished) and result.text == "built" and not result.failed
 
 
 async def test_a_model_that_falls_silent_fails_the_turn(tmp_path: Path) -> None:

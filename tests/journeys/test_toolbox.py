@@ -184,3 +184,41 @@ async def test_the_tools_of_a_session_stay_the_same_over_turns_and_restarts(tmp_
         world.write("fourth", chat="1")
         await chat.until_seen("Not run: measure is not available any more. Go on without it.", chat="1")
         assert write_tool_list(chat.model.requests[0].tools) == write_tool_list(first)
+
+
+async def test_a_session_does_without_toolsets_and_gets_them_back(tmp_path: Path) -> None:
+    settings = open_settings(platform_toolsets={"fake": PlatformToolsets(toolsets=("all", "-scales"))})
+    limits = TurnLimits(settings=lambda: settings, agent=MAIN_AGENT)
+
+    def script(request: ModelRequest) -> Say:
+        last = request.entries[-1].record
+        return say(last.text) if isinstance(last, ToolFinished) else call("measure")
+
+    tools = [plain("measure"), plain("weigh", "scales")]
+    async with Journey(
+        folder=tmp_path, settings=settings, script=script, limits_of=limits, tools=tools
+    ) as chat:
+        chat.world.write("measure")
+        await chat.until_seen("measure for u1")
+        chat.world.write("/tools")
+        await chat.until_seen("- lab: measure")
+        chat.world.write("/tools disable labb")
+        await chat.until_seen("Did you mean lab?")
+        chat.world.write("/tools disable lab")
+        await chat.until_seen("Off in this session from now on: lab.")
+        chat.world.write("measure")
+        await chat.until_seen("measure is not available any more")
+        await chat.until_idle()
+    async with Journey(
+        folder=tmp_path, settings=settings, script=script, limits_of=limits, tools=tools, world=chat.world
+    ) as chat:
+        chat.world.write("/toolsets")
+        await chat.until_seen("~~measure~~")
+        chat.world.write("/tools enable scales")
+        await chat.until_seen("“scales” is not available here, so it stays off.")
+        chat.world.write("/tools enable lab")
+        await chat.until_seen("On again in this session: lab.")
+        chat.world.write("/tools frobnicate")
+        await chat.until_seen("/tools does not know “frobnicate”.")
+        chat.world.write("measure")
+        await chat.until(lambda: chat.world.seen("1").count("measure for u1") == 2)

@@ -4,6 +4,7 @@ its own time, and the turn goes on with the last answer, in whatever order they 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -41,6 +42,14 @@ NAMES = ("clarify", "delegate", "weather")
 SETS = {"read": "file", "run": "shell"}
 
 
+_FACTS = re.compile(r"\[(?:not finished|done) · [^\n]*\]\n(?:\[tools: [^\n]*\]\n)?")
+
+
+def words_of(result: ToolFinished) -> str:
+    """What a call brought, without the facts that stand above a child's answer."""
+    return _FACTS.sub("", result.text)
+
+
 def calls(*names: str) -> Say:
     arguments = {"delegate": '{"task": "Count to three."}', "danger": '{"token": "x"}'}
     return Say(
@@ -58,7 +67,7 @@ def asking(*names: str, child: Say | None = None):
         if getattr(first, "text", "") == "Count to three.":
             return child or say("one two three")
         results = [entry.record for entry in request.entries if isinstance(entry.record, ToolFinished)]
-        return say("; ".join(f"{one.call}={one.text}" for one in results)) if results else calls(*names)
+        return say("; ".join(f"{one.call}={words_of(one)}" for one in results)) if results else calls(*names)
 
     return script
 
@@ -196,8 +205,7 @@ async def test_a_stopped_parent_stops_its_child(tmp_path: Path) -> None:
         assert child is not None and child.state is TurnState.STOPPED
 
 
-@pytest.mark.parametrize("name", ["delegate", "clarify"])
-async def test_in_a_child_nobody_is_asked_and_it_has_no_children(tmp_path: Path, name: str) -> None:
+async def test_a_child_has_no_children(tmp_path: Path) -> None:
     seen: list[set[str]] = []
 
     def script(request: ModelRequest) -> Say:
@@ -205,7 +213,7 @@ async def test_in_a_child_nobody_is_asked_and_it_has_no_children(tmp_path: Path,
         results = [entry.record for entry in request.entries if isinstance(entry.record, ToolFinished)]
         if first == "Count to three.":
             seen.append({tool.name for tool in request.tools})
-            return say(results[0].text) if results else calls(name)
+            return say(results[0].text) if results else calls("delegate")
         return say(results[0].text) if results else calls("delegate")
 
     async with Journey(folder=tmp_path, script=script) as chat:
@@ -213,8 +221,8 @@ async def test_in_a_child_nobody_is_asked_and_it_has_no_children(tmp_path: Path,
         runtime.toolbox.offer("family", [DELEGATE])
         turn = await chat.gateway.submit(GO)
         told = last_words(await ended(chat, turn))
-        assert "delegate" not in seen[0] and "clarify" in seen[0]
-        assert ("There is no tool" if name == "delegate" else "Nobody is there to be asked") in told
+        assert "delegate" not in seen[0] and "read" in seen[0]
+        assert "There is no tool" in told
         session = await chat.database.read(
             lambda tx: [one for one in tx.sessions.find("") if one.id.startswith("bg_child_")]
         )
@@ -234,7 +242,9 @@ async def test_a_child_runs_where_its_parent_does_and_within_its_limits(tmp_path
         assert child is not None
         session = await chat.database.read(lambda tx: tx.sessions.get(child.session))
         assert session is not None and session.workspace == "/srv/project"
-        assert child.input.guidance == replace(bounds, withheld=("terminal", "delegate"))
+        given = child.input.guidance
+        assert replace(given, toolsets=(), parent=None, instructions="") == bounds
+        assert {"=read", "=keyed"} <= set(given.toolsets) and "=delegate" not in given.toolsets
 
 
 async def test_words_wait_while_a_child_runs(tmp_path: Path) -> None:
@@ -341,7 +351,7 @@ async def test_what_a_child_says_after_it_read_outside_words_is_marked(tmp_path:
     async with Journey(folder=tmp_path, script=script, tools=[DELEGATE, page]) as chat:
         turn = await chat.gateway.submit(GO)
         results = [one.record for one in await ended(chat, turn) if isinstance(one.record, ToolFinished)]
-        assert [(one.text, one.outside) for one in results] == [("one two three", outside)]
+        assert [(words_of(one), one.outside) for one in results] == [("one two three", outside)]
 
 
 @pytest.mark.parametrize(
@@ -350,14 +360,14 @@ async def test_what_a_child_says_after_it_read_outside_words_is_marked(tmp_path:
         (("all",), ("file",), {"read"}),
         (("file", "all"), ("shell",), {"run"}),
         (("file",), ("all",), {"read"}),
-        (("file",), ("shell",), set()),
+        (("file",), ("shell",), None),
         ((), ("shell",), {"run"}),
         (("all",), (), {"read", "run"}),
         (("all",), ("none",), set()),
     ],
 )
 async def test_a_child_has_what_it_is_to_have_of_its_parents_toolsets(
-    tmp_path: Path, own: tuple[str, ...], wanted: tuple[str, ...], left: set[str]
+    tmp_path: Path, own: tuple[str, ...], wanted: tuple[str, ...], left: set[str] | None
 ) -> None:
     seen: list[set[str]] = []
 
@@ -378,4 +388,4 @@ async def test_a_child_has_what_it_is_to_have_of_its_parents_toolsets(
         limited = TurnInput(text="go", guidance=Guidance(toolsets=own))
         turn = await chat.gateway.submit(replace(GO, input=limited))
         await ended(chat, turn)
-    assert seen == [left]
+    assert seen == ([] if left is None else [left]), "a toolset that the parent has not is said to it"

@@ -20,6 +20,8 @@ from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.listener import is_secret, listening
 from hermes.entry.kit.payload import Recent, as_dicts, as_size, dig, integer, read_json
 from hermes.entry.kit.socket import SocketFeed
+from hermes.entry.kit.token import AppToken, TokenExpired
+from hermes.testing.clock import FakeClock
 from hermes.testing.ports import free_port
 
 
@@ -118,7 +120,7 @@ KIT_ALONE = {
     "ClientTimeout": {},
     "ws_connect": {},
     "AppRunner": {},
-    "BytesIO": {},
+    "BytesIO": {"signal/api.py": "its JSON holds whole files, and is sent in pieces; the kit times it"},
     "ClientSession": {
         "discord/api.py": "names itself, and hands the session to the kit",
         "mattermost/api.py": "keeps no cookies, and hands the session to the kit",
@@ -173,3 +175,63 @@ async def test_what_nobody_waits_for_is_told_when_it_breaks(caplog: pytest.LogCa
     client.aside(courtesy())
     await client.close()
     assert "aside.broke service=It" in caplog.text
+
+
+class Tokens:
+    """A service that gives tokens, and takes the latest one."""
+
+    def __init__(self, seconds: float = 7200.0) -> None:
+        self.given = 0
+        self.seconds = seconds
+
+    async def fetch(self) -> tuple[str, float]:
+        await asyncio.sleep(0)
+        self.given += 1
+        return f"token-{self.given}", self.seconds
+
+    async def call(self, token: str) -> str:
+        if token != f"token-{self.given}":
+            raise TokenExpired("that token does not count")
+        return token
+
+
+def context_at(clock: FakeClock, learnt: list[str]) -> AdapterContext:
+    return AdapterContext(
+        settings=PlatformSettings(), find=lambda name: None, clock=clock, learn=learnt.append
+    )
+
+
+async def test_a_token_is_got_once_and_again_before_it_runs_out() -> None:
+    clock, tokens, learnt = FakeClock(), Tokens(), list[str]()
+    token = AppToken(context_at(clock, learnt), tokens.fetch)
+    assert set(await asyncio.gather(*(token.get() for _ in range(20)))) == {"token-1"}
+    await clock.advance(6_899)
+    assert await token.get() == "token-1"
+    await clock.advance(2)
+    assert await token.get() == "token-2"
+    assert learnt == ["token-1", "token-2"], "no text shows them"
+
+
+async def test_a_short_token_is_used_for_half_its_life() -> None:
+    clock, tokens = FakeClock(), Tokens(60.0)
+    token = AppToken(context_at(clock, []), tokens.fetch)
+    await token.get()
+    await clock.advance(29)
+    assert await token.get() == "token-1"
+    await clock.advance(2)
+    assert await token.get() == "token-2"
+
+
+async def test_a_token_that_is_not_taken_is_replaced_once() -> None:
+    tokens = Tokens()
+    token = AppToken(context_at(FakeClock(), []), tokens.fetch)
+    await token.get()
+    tokens.given += 1
+    assert await token.use(tokens.call) == "token-3"
+
+    async def never(token: str) -> str:
+        raise TokenExpired("not this one")
+
+    with pytest.raises(NeedsLogin, match="not this one"):
+        await token.use(never)
+    assert tokens.given == 4, "asked once more, and not for ever"

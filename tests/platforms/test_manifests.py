@@ -193,6 +193,10 @@ def test_every_variable_can_be_set_by_command(name: str, tmp_path: Path) -> None
         ("mattermost", "k6y7yqozoywxbaafy414zgamtc", "ann"),
         ("matrix", "@you:example.org", "you"),
         ("email", "ann@example.org", "Ann <ann@example.org>"),
+        ("signal", "+15551234567", "15551234567"),
+        ("sms", "+15551234567", "5551234567"),
+        ("bluebubbles", "ann@icloud.com", "Ann"),
+        ("whatsapp_cloud", "15551234567", "+1 555 1234567"),
     ],
 )
 def test_setup_knows_what_the_id_of_a_person_looks_like(name: str, right: str, wrong: str) -> None:

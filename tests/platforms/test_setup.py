@@ -177,7 +177,7 @@ def test_who_leaves_has_changed_nothing(answer: Answer, tmp_path: Path) -> None:
 
 def test_the_platform_can_be_chosen(answer: Answer) -> None:
     told, _ = answer("telegram", TOKEN, "", "", "", words=())
-    assert "Which one?" in told and "Alpha is set up" in told
+    assert "Which platform?" in told and "Alpha is set up" in told
 
 
 def test_a_further_account_is_set_up_by_itself(answer: Answer) -> None:

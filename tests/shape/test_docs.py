@@ -101,7 +101,6 @@ def test_hooks() -> None:
 OF_OTHERS = {
     **dict.fromkeys(["OPENAI_API_BASE", "OPENAI_API_BASE_URL", "TASK_MODEL_EXTERNAL"], "other programs"),
     "LIBRECHAT_BODY_CONVERSATIONID": "LibreChat",
-    **dict.fromkeys(["NOTIFY_SOCKET", "WATCHDOG_USEC"], "systemd sets them"),
     **dict.fromkeys(["RLIMIT_RSS", "MY_MODEL", "CHAT_ID"], "an example, or a word of the system"),
     **dict.fromkeys(["HERMES_API", "EVERY_AGENT", "INSECURE_NO_AUTH"], "names in code, and a value"),
     **dict.fromkeys(["HERMES_SKILL_DIR", "HERMES_SESSION_ID"], "replaced in the text of a skill"),

@@ -35,12 +35,15 @@ NEEDED_LATER = {
     "hermes.agent.danger.judge",  # with the first command
     "hermes.agent.danger.destinations",  # after the first use of a tool
     "hermes.agent.models.login.oauth",  # with the first login that is renewed
+    "hermes.execution.mcp",  # with the first agent that has an MCP server
     "hermes.entry.desk",  # with the first request on the owner's socket
     "hermes.entry.http.api.responses.endpoints",  # with the first request beside chat and health
     "hermes.entry.http.webhooks.routes",  # with the first route
     "hermes.state.settings.by_key",  # when a setting is written
     "hermes.stream.faces.responses.fold",  # with the first answer of a client to a question
     "markdown_it",  # with the first answer that is printed with markup
+    "prompt_toolkit",  # in terminals alone
+    "rich",
     "regex",  # with the first pattern of a person
     "ruamel",  # when settings are written
     "yaml",  # when settings are read: the gateway has imported everything else by then
@@ -101,6 +104,14 @@ def test_a_terminal_loads_no_gateway(view: str) -> None:
     assert not [name for name in modules if name.startswith(("hermes.control", "hermes.app", "hermes.agent"))]
     assert not [name for name in modules if name.startswith(("hermes.state.store", "hermes.execution"))]
     assert set(_foreign({name.split(".")[0] for name in modules})) <= {"msgspec", "typing_extensions"}
+
+
+def test_a_rich_terminal_loads_no_gateway_and_rich_only_with_the_first_answer() -> None:
+    modules = _modules(TERMINAL.format("view_rich"))
+    own = ("hermes.control", "hermes.app", "hermes.agent", "hermes.state.store", "hermes.execution")
+    assert not [name for name in modules if name.startswith(own)]
+    foreign = set(_foreign({name.split(".")[0] for name in modules}))
+    assert foreign <= {"msgspec", "typing_extensions", "prompt_toolkit", "wcwidth"}
 
 
 def test_the_probe_sees() -> None:

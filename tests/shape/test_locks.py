@@ -18,7 +18,7 @@ FOREIGN = [
     f"tests/foreign/{name}.lock"
     for name in (
         *("openai", "openai-1", "llm", "litellm", "frameworks", "llama-index", "node"),
-        *("telegram", "discord", "slack", "synapse", "matrix", "skills-ref"),
+        *("telegram", "discord", "slack", "synapse", "matrix", "skills-ref", "whatsapp", "signal", "twilio"),
     )
 ]
 LOCKS = [
@@ -61,19 +61,22 @@ def _wanted(*, dev: bool) -> list[Requirement]:
 
 def _reachable(start: Iterable[str]) -> set[str]:
     """Everything the packages may need, by the metadata of what is installed here."""
-    seen: set[str] = set()
-    waiting = list(start)
+    seen: set[tuple[str, str]] = set()
+    waiting = [(name, "") for name in start]
     while waiting:
-        name = canonicalize_name(waiting.pop())
-        if name in seen:
+        name, extra = canonicalize_name(waiting[-1][0]), waiting.pop()[1]
+        if (name, extra) in seen:
             continue
-        seen.add(name)
+        seen.add((name, extra))
         try:
             needs = metadata.requires(name) or []
         except metadata.PackageNotFoundError:  # for another platform only
             continue
-        waiting += [need.name for need in map(Requirement, needs) if "extra ==" not in str(need.marker)]
-    return seen
+        for need in map(Requirement, needs):
+            marker = str(need.marker).replace("'", '"')
+            if "extra ==" not in marker or (extra and f'extra == "{extra}"' in marker):
+                waiting += [(need.name, one) for one in ("", *need.extras)]
+    return {name for name, _ in seen}
 
 
 @pytest.mark.parametrize("name", [*LOCKS, "pyproject.toml"])
@@ -124,7 +127,7 @@ def test_what_is_tested_is_what_runs() -> None:
     assert not different, f"the two locks differ in {different}: run tools/lock"
 
 
-@pytest.mark.parametrize("folder", ["node", "frameworks", "slack", "mattermost", "discord"])
+@pytest.mark.parametrize("folder", ["node", "frameworks", "slack", "mattermost", "discord", "signal"])
 def test_the_locks_of_node_name_no_place_and_pin_by_hash(folder: str) -> None:
     packages = json.loads((ROOT / "tests/foreign" / folder / "package-lock.json").read_text())["packages"]
     installed = [told for place, told in packages.items() if place]

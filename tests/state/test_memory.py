@@ -11,6 +11,7 @@ from hermes.domain.address import Source
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ports.agent import Memory
 from hermes.domain.ports.world import World
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.domain.toolbox import Toolbox
@@ -37,21 +38,47 @@ async def test_memories_are_asked_side_by_side_and_told_in_their_order(tmp_path:
             asked.set()
             return {"Second": "two"}
 
+    prompt = _prompt(tmp_path, {"first": First(), "second": Second()})
+    async with asyncio.timeout(30):
+        text = (await prompt.freeze(None, None)).context or ""
+    assert 0 <= text.index("# First\none") < text.index("# Second\ntwo")
+
+
+async def test_a_crowd_of_new_sessions_reads_the_prompt_once(tmp_path: Path) -> None:
+    asked, answer = 0, asyncio.Event()
+
+    class Slow:
+        async def notes(self) -> Mapping[str, str]:
+            nonlocal asked
+            asked += 1
+            await answer.wait()
+            return {"Notes": "one"}
+
+    prompt = _prompt(tmp_path, {"slow": Slow()})
+    crowd = [asyncio.ensure_future(prompt.freeze(None, None)) for _ in range(20)]
+    crowd.append(asyncio.ensure_future(prompt.freeze(None, None)))
+    await asyncio.sleep(0)
+    crowd.pop(0).cancel()  # whoever goes away takes nobody with them
+    answer.set()
+    async with asyncio.timeout(30):
+        frozen = await asyncio.gather(*crowd)
+    assert {"# Notes\none" in (each.context or "") for each in frozen} == {True}
+    assert asked <= 2
+
+
+def _prompt(home: Path, memories: Mapping[str, Memory]) -> SystemPrompt:
     async def no_world(source: Source | None, folder: str | None, session: str) -> World:
         raise Unreachable("nowhere")
 
-    prompt = SystemPrompt(
-        profile=Profile(agent=MAIN_AGENT, home=tmp_path, settings=Settings()),
+    return SystemPrompt(
+        profile=Profile(agent=MAIN_AGENT, home=home, settings=Settings()),
         toolbox=Toolbox(()),
         place=no_world,
         files=lambda source, folder, session: None,
         model="m",
         clock=SystemClock(),
-        memories={"first": First(), "second": Second()},
+        memories=memories,
     )
-    async with asyncio.timeout(30):
-        text = (await prompt.freeze(None, None)).context or ""
-    assert 0 <= text.index("# First\none") < text.index("# Second\ntwo")
 
 
 def test_a_new_agent_gets_a_soul_to_change_and_keeps_its_own(tmp_path: Path) -> None:

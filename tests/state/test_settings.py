@@ -307,7 +307,7 @@ def test_known_names_of_the_existing_product_are_notes(tmp_path: Path) -> None:
     config = """
 _config_version: 33
 memory: {nudge_interval: 5}
-tts: {provider: none}
+tts: {speed: 2}
 terminal: {container_cpu: 2}  # is used
 agent: {verify_on_stop: auto}
 gateway: {multiplex_profiles: true, stt: {enabled: false}}
@@ -315,7 +315,7 @@ display: {skin: mono}
 cron: {provider: none}
 """
     loaded = load(tmp_path, config)
-    assert [note.line for note in loaded.notes] == [2, 3, 4, 6, 7, 7, 8, 9]
+    assert [note.line for note in loaded.notes] == [3, 4, 6, 7, 7, 9]
     assert all("not used yet" in note.message for note in loaded.notes)
     assert is_later("terminal.anything.below") and not is_later("agent.max_turns")
 

@@ -12,24 +12,25 @@ from collections.abc import Collection, Iterable
 
 from hermes.domain.deferral import TOOL_CALL
 from hermes.domain.ids import CallId, new_call_id
+from hermes.domain.late_pattern import late_pattern
 from hermes.domain.text import closest, storable, storable_all
 from hermes.domain.tool import ToolCall
 from hermes.domain.word import replace
 
 _CLOSE = 0.85
 _LONGEST_LITERAL = 200_000
-_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_FENCE = re.compile(r"\A```[a-zA-Z]*\s*\n(.*?)\n?\s*```\Z", re.DOTALL)
+_ID = late_pattern(r"[A-Za-z0-9_.:-]{1,64}")
+_CAMEL = late_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
+_FENCE = late_pattern(r"\A```[a-zA-Z]*\s*\n(.*?)\n?\s*```\Z", re.DOTALL)
 # A string as a whole, a comma before a closing bracket, or one of Python's words.
-_PYTHONIC = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])|\b(True|False|None)\b', re.DOTALL)
+_PYTHONIC = late_pattern(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])|\b(True|False|None)\b', re.DOTALL)
 _JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
 # How a call begins that is written into the text, bare, fenced or tagged, and what is around it.
-_OPENING = re.compile(r"""(?:```\w*\s*|<tool_call>\s*)?\{\s*"name"\s*:\s*"[\w.-]+\"""")
-_NAME = re.compile(r"[\w.-]+")
-_TAG = re.compile(r"\A<tool_call>\s*(.*?)\s*(?:</tool_call>)?\Z", re.DOTALL)
+_OPENING = late_pattern(r"""(?:```\w*\s*|<tool_call>\s*)?\{\s*"name"\s*:\s*"[\w.-]+\"""")
+_NAME = late_pattern(r"[\w.-]+")
+_TAG = late_pattern(r"\A<tool_call>\s*(.*?)\s*(?:</tool_call>)?\Z", re.DOTALL)
 _LONGEST_OPENING = 80
-_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_ESCAPED_SURROGATE = late_pattern(r"\\u[dD][89a-fA-F]")
 
 
 def repair_calls(

@@ -22,6 +22,8 @@ from hermes.app.accounts import AccountFactory, rename_webhook_account
 from hermes.app.agents.factory import AgentFactory, AgentSurroundings
 from hermes.app.agents.model_search import GatewayModels
 from hermes.app.agents.registry import AgentRegistry
+from hermes.app.backups import archiving
+from hermes.app.browser import AppBrowser
 from hermes.app.egress import AppEgress
 from hermes.app.generations import SettingsGenerations, check_half_open, refusal
 from hermes.app.hooks import AppHooks
@@ -66,6 +68,12 @@ from hermes.state.store.writer import SqliteStore
 
 log = logging.getLogger("hermes.app")
 _MODEL_LIST = "model list"
+_SHOWN = (
+    "tool_progress", "show_reasoning", "skin", "calm", "inline_diffs", "bell_on_complete", "show_cost",
+    "timestamps", "editing_mode", "enter_key",
+    "final_response_markdown",
+)  # fmt: skip
+"""What terminals must know of the settings."""
 
 
 class App:
@@ -95,7 +103,7 @@ class App:
         self._use = GatewayUse(stays=self._given.stay)
         self._end_reason = ASKED_TO_STOP
         self._store: SqliteStore | None = None
-        self._chores: list[Chore] = []
+        self._copy_database = _no_copy
         self.loops = Supervisor(self._given.clock)
         """Keeps the long-lived loops of the process going."""
         self._events = Events(self.loops)
@@ -103,6 +111,8 @@ class App:
         self._retiring = TaskSet()
         self._messaging = Messaging(home, lambda: self.gateway.courier)
         self._egress = AppEgress(home, environ, lambda: self._live.now)
+        self._browser = AppBrowser(environ, lambda: self._live.now, self._given.clock, self._egress)
+        self._chores: list[Chore] = [self._browser.chore]
         around = AgentSurroundings(
             home=home,
             environ=environ,
@@ -113,6 +123,7 @@ class App:
             loops=self.loops,
             live=self._live,
             egress=self._egress,
+            browser=self._browser,
         )
         self._agents = self.agent_factory(around, self.loaded)
 
@@ -144,7 +155,7 @@ class App:
     def display(self) -> dict[str, Any]:
         """What terminals must know of the settings."""
         shown = self.loaded.settings.display
-        return {"tool_progress": shown.tool_progress, "show_reasoning": shown.show_reasoning}
+        return {name: getattr(shown, name) for name in _SHOWN}
 
     def stop(self) -> None:
         """Drain and end; called again, end without draining."""
@@ -260,7 +271,10 @@ class App:
         self._store = await keeper.open()
         if self._store is None:
             return
-        self._chores.append(keeper.chore)
+        self._copy_database = keeper.copy
+        clock = self._given.clock
+        archives = archiving(self._home, lambda: self.loaded, clock, self._version, keeper.copy)
+        self._chores += (keeper.chore, archives)
         try:
             await self._serve(self._store, status)
         finally:
@@ -280,6 +294,7 @@ class App:
                     await self.loops.attempt("hook events", ends, "ends of sessions")
             await self._retiring.close()
             await self._agents.close()
+            await self._browser.close()
             await self._egress.close()
             if writing is not None and logs is not None:
                 writing.cancel()
@@ -293,8 +308,18 @@ class App:
             home=str(self._home),
             can_restart=self._given.boots,
             check_start=self.check_start,
+            update=self._update,
             directory=GatewayModels(self._home, lambda: self._agents.models, lambda: self.loaded),
         )
+
+    async def _update(self) -> str:
+        from hermes.execution.service import checkout  # rarely needed
+
+        environ = checkout.passed_on(self._environ)
+        state = await asyncio.to_thread(checkout.look_for_update, checkout.checkout_in_use(), environ)
+        if state.behind:
+            await asyncio.to_thread(checkout.update_checkout, state, environ)
+        return str(state) if state.behind else ""
 
     async def _run(self, store: Store, status: LiveStatus, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings
@@ -421,6 +446,7 @@ class App:
             apply=generations.apply,
             open_webhooks=http.open_webhooks,
             restart=self.restart_checked,
+            copy_database=self._copy_database,
             version=self._version,
             aliases=gateway.aliases,
             runs=RunLimits(
@@ -483,6 +509,7 @@ class App:
 
         def retry() -> None:
             agents.retry()
+            self._agents.look_again()
             self._agents.backends.probes.renew()  # somebody may have installed what was missing
             self.gateway.actors.workers.search()  # turns may wait for an agent that is there again
 
@@ -545,6 +572,10 @@ class App:
         if self._given.platforms is not None:
             return factory.given(self._given.platforms)
         return factory.declared(self._manifests, self.loaded)
+
+
+async def _no_copy() -> str:
+    raise UserError("This gateway keeps its database in memory.")
 
 
 async def _warm_up(agents: AgentRegistry) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.ports.world import BackendRequest
+from hermes.domain.ports.world import OPEN_NETWORK, BackendRequest
 from hermes.domain.settings.settings import SecuritySettings, Settings
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
@@ -46,6 +46,7 @@ class AppEgress:
         self._key = b""
         self.parts = EgressParts(reach=self._reach, wire=self._wire, broker=self._broker)
         self._folder = egress_folder(home, environ)
+        self._pages: SandboxProxy | None = None
 
     @cached_property
     def proxy(self) -> SandboxProxy:
@@ -84,7 +85,26 @@ class AppEgress:
             passthrough=(*request.passthrough, *variables),
         )
 
+    async def browser_door(self) -> Path:
+        """The socket through which browsers reach the open network. No secret is put in for a page."""
+        from hermes.execution.egress.proxy import SandboxProxy
+
+        if self._pages is None:
+            parts = EgressParts(reach=self._browser_reach, wire=self._wire)
+            self._pages = SandboxProxy(self._folder, parts)
+        return await self._pages.open(AgentId("browser"), OPEN_NETWORK)
+
+    async def browser_check(self, url: str) -> None:
+        """Whether a page may lead there."""
+        await EgressClient(EgressParts(reach=self._browser_reach)).check(url)
+
+    def _browser_reach(self) -> Reach:
+        reach, settings = self._reach(), self._settings().browser
+        return replace(reach, private_all=True) if settings.allow_private_urls else reach
+
     async def close(self) -> None:
+        if self._pages is not None:
+            await self._pages.close()
         if "proxy" in self.__dict__:
             await self.proxy.close()
 

@@ -27,6 +27,7 @@ from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 from hermes.domain.word import field_names, is_word
 from hermes.state.home.credentials import AUTH_FILE
+from hermes.state.settings.history import config_text, keep_config
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, LoadedSettings
 from hermes.state.settings.values import MEANWHILE
 
@@ -38,7 +39,7 @@ _AT_START = frozenset({
     "gateway.watch_config", "sessions.write_json", "platforms.api_server", "platforms.webhook",
 })  # fmt: skip
 _AT_START_WHOLE = ("plugins",)
-_BOUNDING = ("terminal", "routes")
+_BOUNDING = ("terminal", "routes", "agents")
 
 
 class SettingsGenerations:
@@ -62,6 +63,7 @@ class SettingsGenerations:
         self._core = core
         self._loaded = loaded
         self._start = loaded.settings
+        self._text = config_text(home)
         self._read = read
         self._adopt = adopt
         self._retry = retry
@@ -88,8 +90,15 @@ class SettingsGenerations:
                 self._tell({"settings_problem": str(why)})
                 raise why from error
             bounds = await self._new_bounds(loaded.settings, changed)
+            await asyncio.to_thread(self._keep_text)
             self._retry()
             return self._adopted(loaded, changed, bounds)
+
+    def _keep_text(self) -> None:
+        """What the file said before, so that somebody who edited it can take that back."""
+        before, self._text = self._text, config_text(self._home)
+        if before != self._text:
+            keep_config(self._home, before)
 
     async def _new_bounds(self, settings: Settings, changed: Sequence[str]) -> tuple[dict[str, Any], ...]:
         """The boundaries that are others than before."""
@@ -111,6 +120,12 @@ class SettingsGenerations:
         changed = differences(self._loaded.settings, loaded.settings)
         if loaded.secrets.values() != self._loaded.secrets.values():
             changed.append(SECRETS_FILE)
+        after, earlier = loaded.agent_variables, self._loaded.agent_variables
+        changed += (
+            f"agents.{agent} {SECRETS_FILE}"
+            for agent in sorted({*after, *earlier})
+            if after.get(agent) != earlier.get(agent) and agent in loaded.settings.agents
+        )
         if _names(loaded) != _names(self._loaded):
             changed.append(AUTH_FILE)
         return tuple(changed)

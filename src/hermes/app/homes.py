@@ -7,17 +7,19 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hermes.domain.ids import AgentId
+from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.world import OUTPUT_FOLDER, FolderRules
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.entry.http.site.owner_socket import socket_places
-from hermes.state.home.homes import SKILLS_FOLDER, agent_home, root_home
+from hermes.state.home.homes import AGENTS_FOLDER, SKILLS_FOLDER, agent_home, root_home
 from hermes.state.home.locks import lock_folder, runtime_folders
 from hermes.state.memory.files import READABLE
 
 WORKSPACE = "workspace"
 SANDBOXES = "sandboxes"
 """Where strangers have folders of their own."""
+WORKSPACES = "workspaces"
+"""Where conversations have folders of their own, if an agent's settings say so."""
 MEDIA = "media"
 
 
@@ -34,16 +36,31 @@ def closed_homes(home: Path, environ: Mapping[str, str], settings: Settings) -> 
 
 def homes_for(profile: Profile, workspace: Path, closed: tuple[str, ...]) -> FolderRules:
     """What one agent may use of the closed homes: its workspace, if it is the one of a home or that of a
-    stranger in it; its saved outputs, media, skills, identity and memory for reading."""
+    stranger or a conversation in it; its saved outputs, media, skills, identity and memory for reading."""
     own = profile.home
     read = [own / OUTPUT_FOLDER, own / MEDIA, own / SKILLS_FOLDER]
     read += [own / path for path in READABLE]
     written = spellings([workspace])
     places = [
-        Path(folder) / name for folder in (*closed, *spellings([own])) for name in (WORKSPACE, SANDBOXES)
+        Path(folder) / name
+        for folder in (*closed, *spellings([own]))
+        for name in (WORKSPACE, SANDBOXES, WORKSPACES)
     ]
     inside = any(Path(spelled).is_relative_to(place) for spelled in written for place in places)
-    return FolderRules(closed=closed, readable=spellings(read), writable=written if inside else ())
+    return FolderRules(
+        closed=closed,
+        readable=spellings(read),
+        writable=written if inside else (),
+        sealed=_others(profile) if profile.agent == MAIN_AGENT else closed,
+        own=() if profile.agent == MAIN_AGENT else spellings([own]),
+    )
+
+
+def _others(main: Profile) -> tuple[str, ...]:
+    """Where the agents live beside the main one, whose home holds most of them."""
+    apart = [AgentId(name) for name, hosted in main.settings.agents.items() if hosted.home_dir]
+    homes = [agent_home(main.home, name, main.settings) for name in apart if name != MAIN_AGENT]
+    return spellings([main.home / AGENTS_FOLDER, *homes])
 
 
 def spellings(paths: Iterable[Path]) -> tuple[str, ...]:

@@ -83,7 +83,8 @@ class AppHooks:
     ) -> None:
         """The gateway is ready."""
         self._listener = listener
-        self.hooks.tell(STARTUP, {"platforms": list(accounts)})
+        agents = {"agent_id": gateway.default_agent, "agents": list(gateway.agents)}
+        self.hooks.tell(STARTUP, {**agents, "platforms": list(accounts)})
         self._booting = asyncio.create_task(self._boot(gateway), name=BOOT_FILE)
         self._booting.add_done_callback(report_death)
 

@@ -25,7 +25,6 @@ from hermes.domain.ports.world import Egress
 from hermes.domain.settings.skills import SkillSettings
 from hermes.domain.skill import SKILL_FILE, Skill, SkillTrust, find_skills, pick_skill, slug
 from hermes.domain.text import one_line
-from hermes.state.skills.evidence import differences, gather
 from hermes.state.skills.installing import InstalledSkills, PinnedSkill
 from hermes.state.skills.package import MOST_FILES, SkillPackage, check_file_path, pack, pack_folder, pack_zip
 from hermes.state.skills.places import BUNDLED, OPTIONAL
@@ -60,6 +59,8 @@ class SkillProposal(Struct, frozen=True, kw_only=True):
     @property
     def lines(self) -> list[str]:
         """What a person sees before they decide."""
+        from hermes.state.skills.evidence import differences, gather
+
         package = self.package
         lines = [
             f"{package.name}: {one_line(package.manifest.description, 300)}",

@@ -14,7 +14,7 @@ from pathlib import Path
 from hermes.control.chores import HOURLY, Chore
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
-from hermes.state.store.care.backup import Upkeep
+from hermes.state.store.care.backup import Upkeep, backup
 from hermes.state.store.care.repair import OpenedStore, open_checked
 from hermes.state.store.sqlite import DiskFull, StoreOptions
 from hermes.state.store.writer import SqliteStore
@@ -56,6 +56,10 @@ class StoreLifecycle:
     @property
     def chore(self) -> Chore:
         return Chore(name="database backup", every=HOURLY, run=self._upkeep.back_up)
+
+    async def copy(self) -> str:
+        """The path of a copy of the database as it is now, among its backups."""
+        return str(await asyncio.to_thread(backup, self.path, self.clock.now()))
 
     async def close(self) -> None:
         for task in self._tasks:

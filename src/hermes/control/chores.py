@@ -90,6 +90,20 @@ def forgetting(store: Store, clock: Clock, age: timedelta) -> Chore:
     return Chore(name="retention", every=HOURLY, run=forget)
 
 
+def pruning(core: GatewayCore) -> Chore:
+    """Checkpoints that are too old or too many. Agents that nobody needed have made none."""
+
+    async def prune() -> str:
+        if not core.live.now.checkpoints.auto_prune:
+            return "switched off"
+        built = (core.agents.built(agent) for agent in list(core.agents))
+        cares = [runtime.checkpoints for runtime in built if runtime is not None and runtime.checkpoints]
+        left = [view for care in cares for view in await care.tend("prune")]
+        return f"{sum(view.checkpoints for view in left)} checkpoints left"
+
+    return Chore(name="checkpoint clean-up", every=DAILY, run=prune, first=600.0)
+
+
 def tidying(core: GatewayCore) -> Chore:
     """Files that nothing names any more, those of deleted sessions among them. Agents that nobody needed in
     this life of the gateway and that have no such file are left alone."""

@@ -18,7 +18,16 @@ from hermes.domain.event import AgentEvent
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment
 from hermes.domain.model_facts import ModelFacts
-from hermes.domain.ports.agent import Agent, Compression, MemoryCare, PersonNotes, Run, SkillCare, no_notes
+from hermes.domain.ports.agent import (
+    Agent,
+    CheckpointCare,
+    Compression,
+    MemoryCare,
+    PersonNotes,
+    Run,
+    SkillCare,
+    no_notes,
+)
 from hermes.domain.ports.memory import MemoryProvider
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import JobWorld, Media, ProcessView
@@ -69,6 +78,8 @@ class Runtime(Struct, frozen=True, kw_only=True):
     memory_provider: MemoryProvider | None = None
     """The memory that a plugin brings."""
     skills: SkillCare | None = None
+    checkpoints: CheckpointCare | None = None
+    """States of the workspace to go back to; None where none are kept."""
     toolbox: Toolbox = field(default_factory=Toolbox)
     """Which tools each turn has."""
     media: Media | None = None
@@ -89,8 +100,10 @@ class Runtime(Struct, frozen=True, kw_only=True):
     """Makes titles for its sessions; None where they get none."""
     expand: Callable[[Session, Turn], Awaitable[Expansion]] | None = None
     """Looks up what references in a person's words stand for; None where nothing can."""
-    transcribe: Callable[[Attachment], Awaitable[str]] | None = None
-    """Writes down what is said in a voice message; None where nothing can."""
+    transcribe: Callable[[Attachment], Awaitable[tuple[str, Usage | None]]] | None = None
+    """Writes down what is said in a voice message; None where that is switched off."""
+    speak: Callable[[str], Awaitable[tuple[Attachment, Usage | None]]] | None = None
+    """Speaks words; None where nothing can."""
 
 
 class Agents(Protocol):

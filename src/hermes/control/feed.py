@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
-from hermes.domain.event import Entry, FeedItem, Live, ModelSaid, Reset, Snapshot, TextDelta
+from hermes.domain.event import Entry, FeedItem, Live, ModelSaid, Notice, Reset, Snapshot, TextDelta
 from hermes.domain.ids import TurnId
 from hermes.domain.open_call import PIECE, OpenCall, Place
 
@@ -32,6 +32,7 @@ class Feed:
         self.watchers = 0
         self.driven = False
         """Whether somebody of this process is about to fill it, so that nobody has to ask the store."""
+        self._warnings: list[Notice] = []
         self._call = OpenCall()
         self._calls = 0
         self._waiters: list[asyncio.Future[None]] = []
@@ -57,6 +58,11 @@ class Feed:
         self._call.add(event)
         self._wake()
 
+    def warn(self, text: str) -> None:
+        """Something about the whole turn: whoever joins while it is open hears it, too."""
+        self._warnings.append(Notice(text=f"⚠️ {text}"))
+        self._wake()
+
     def _begin_call(self) -> None:
         self._call = OpenCall()
         self._calls += 1
@@ -79,7 +85,7 @@ class Feed:
         """What happens from record `after` on; without `live`, records alone, and nobody is woken before."""
         self.watchers += 1
         try:
-            record = 0
+            record = warned = 0
             # Its number alone: who stands still must not hold the text of a call that is over.
             call, place, said = -1, Place(), 0
             joining = True
@@ -98,6 +104,10 @@ class Feed:
                     return
                 if not live:
                     await _wait_in(self._patient)
+                    continue
+                if warned < len(self._warnings):
+                    warned += 1
+                    yield self._warnings[warned - 1]
                     continue
                 if call != self._calls:
                     call, place, said = self._calls, Place(), 0
@@ -175,6 +185,12 @@ class Feeds:
         feed = self._feeds.pop(turn, None)
         if feed is not None:
             feed.end(follow)
+
+    def show(self, turn: TurnId, event: Live) -> None:
+        """To whoever watches a turn, while nobody runs it."""
+        feed = self._feeds.get(turn)
+        if feed is not None:
+            feed.show(event)
 
     def is_watched(self, turn: TurnId) -> bool:
         feed = self._feeds.get(turn)

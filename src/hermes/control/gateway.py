@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from hermes.control.commands.menu import show_menu
 from hermes.control.commands.progress import ProgressBoard
-from hermes.control.commands.registry import usable
+from hermes.control.commands.registry import SlashCommand, usable
 from hermes.control.commands.run import give_command
 from hermes.control.core import Agents, no_such_agent
 from hermes.control.doors.following import watch_turn
@@ -90,6 +90,7 @@ class Gateway(WiredGateway):
         ]
         self.actors.begin(boot.epoch)
         self.compressions.workers.search()
+        self.spoken.workers.search()
 
     async def stop(
         self, grace: float = STOP_SECONDS, *, restarts: bool = False, broken: bool = False
@@ -105,6 +106,7 @@ class Gateway(WiredGateway):
         await self.handoffs.close()
         await self.compressions.workers.close(0.0, self._hurry)
         await self.flushes.workers.close(0.0, self._hurry)
+        await self.spoken.workers.close(0.0, self._hurry)
         busy = tuple(self.actors.workers.active)
         await self.actors.workers.close(grace, self._hurry)
         parts = self._parts
@@ -169,6 +171,15 @@ class Gateway(WiredGateway):
     @property
     def default_agent(self) -> AgentId:
         return self._parts.live.now.default_agent
+
+    def hosts(self, agent: AgentId) -> bool:
+        """Whether there is such an agent that people may speak with."""
+        return agent in self._parts.agents and self._parts.live.now.speaks(agent)
+
+    def check_speaks(self, agent: AgentId) -> None:
+        """A `UserError` if nobody can speak with it."""
+        if not self.hosts(agent):
+            raise no_such_agent(agent, filter(self._parts.live.now.speaks, self._parts.agents))
 
     @property
     def aliases(self) -> Mapping[str, str]:
@@ -239,10 +250,10 @@ class Gateway(WiredGateway):
             self.actors.ring(caller.agent, session)
         return await self._handed_over(caller.agent, replied) if replied.handoff else replied
 
-    async def command_names(self, caller: Caller) -> tuple[str, ...]:
+    async def commands(self, caller: Caller) -> list[SlashCommand]:
         """The commands that a caller may use, for completion."""
         runtime = await self._parts.agents.get(caller.agent)
-        return tuple(slash.name for slash in usable(caller.source, self._parts.live.now, runtime))
+        return usable(caller.source, self._parts.live.now, runtime)
 
     async def _handed_over(self, agent: AgentId, replied: CallerReply) -> CallerReply:
         """Wait for the hand-off, so that its door can say where the conversation went, and leave. The worker

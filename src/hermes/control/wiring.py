@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from msgspec import field
 
-from hermes.control.chores import Chore, Chores, forgetting, tidying
+from hermes.control.chores import Chore, Chores, forgetting, pruning, tidying
 from hermes.control.commands.registry import NOTHING_AROUND, GatewayInfo
 from hermes.control.core import GatewayCore
 from hermes.control.events import EventCounters
@@ -16,12 +16,12 @@ from hermes.control.feed import Feeds
 from hermes.control.handoff.worker import HandoffWorker
 from hermes.control.hooks.observers import HookObservers
 from hermes.control.inbound.intake import Intake
-from hermes.control.jobs.runs import RUN_SESSIONS
 from hermes.control.jobs.ticker import Cron
 from hermes.control.outbound.accounts import PausedAccounts, PlatformAccounts
-from hermes.control.outbound.answers import AnswerWriter
+from hermes.control.outbound.answers import SPEECH, AnswerWriter
 from hermes.control.outbound.delivery import Delivery
 from hermes.control.outbound.sending import MessageSender
+from hermes.control.outbound.spoken import SpokenAnswers
 from hermes.control.outbound.targets import Aliases, named_targets
 from hermes.control.people.routing import SelectAgent
 from hermes.control.people.standing import is_trusted
@@ -38,6 +38,7 @@ from hermes.control.turn.questions import QuestionExpiry
 from hermes.control.usage import counting
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.gateway_event import CommandRun, TurnEnded
+from hermes.domain.session import RUN_SESSIONS
 from hermes.domain.word import replace
 
 _MEGABYTE = 1024 * 1024
@@ -77,6 +78,8 @@ class WiredGateway:
         self.actors = self._wire_actors(parts)
         self.compressions = BackgroundCompression(parts, self.actors.ring)
         self.actors.ring_compression = self.compressions.workers.ring
+        self.spoken = SpokenAnswers(parts, self.accounts.capabilities, self.delivery.ring)
+        self.actors.ring_speech = lambda turn: self.spoken.workers.ring(f"{SPEECH}{turn}")
         self.submitter = Submitter(actors=self.actors)
         self.resting = PausedAccounts(parts.store)
         self.questions = QuestionExpiry(store=parts.store, clock=parts.clock, ring=self.actors.ring)
@@ -140,7 +143,8 @@ class WiredGateway:
     def _wire_chores(self, parts: GatewayParts) -> Chores:
         age = timedelta(days=parts.live.now.gateway.dedupe_days)
         forget, tidy = forgetting(parts.store, parts.clock, age), tidying(parts)
-        usual = [forget, self.sessions_expiry.chore, self.flushes.chore, tidy, counting(parts.store)]
+        usual = [forget, self.sessions_expiry.chore, self.flushes.chore, tidy, pruning(parts)]
+        usual.append(counting(parts.store))
         return Chores(parts.clock, [*usual, *parts.chores])
 
     def info(self) -> GatewayInfo:

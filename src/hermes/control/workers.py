@@ -485,9 +485,9 @@ class IdleTimer:
             if self._timer is not None:
                 self._timer.cancel()
 
-    def waiting(self) -> None:
-        """From now on something is waited for."""
-        self._since = asyncio.get_running_loop().time()
+    def waiting(self, longer: float = 0.0) -> None:
+        """From now on something is waited for, so many seconds longer than otherwise."""
+        self._since = asyncio.get_running_loop().time() + longer
 
     def heard(self) -> None:
         self._since = None

@@ -61,7 +61,7 @@ def account_problem(platform: str, account: str) -> UserError | None:
     return UserError(f"An account of {platform} cannot be called “{called}”.", hint=f"Use {ACCOUNT_RULE}.")
 
 
-class Address(Struct, frozen=True, kw_only=True):
+class Address(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A place one can write to, printed `platform[@account]:chat[:thread]`."""
 
     platform: str
@@ -92,7 +92,7 @@ class Address(Struct, frozen=True, kw_only=True):
         return cls(platform=platform, account=account, chat=unquote(parts[1]), thread=thread)
 
 
-class Source(Struct, frozen=True, kw_only=True):
+class Source(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who wrote, and from where. Ids are the platform's stable ones, never display names. `folder` is the one
     that a terminal was started in: sessions that begin there work in it, and in one that was started to
     `ignore_rules`, without what SOUL.md and the project say."""

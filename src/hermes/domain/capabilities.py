@@ -81,6 +81,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     edit_interval: float | None = None
     group_edit_interval: float = 0.0
     """The same in groups and channels, where they take fewer."""
+    edits_drafts_only: bool = False
+    """Only a message that was sent as `growing` can be edited, up to the first edit that is not."""
     preview_seconds: float = 0.0
     """How long a preview (`Previews`, in private chats) may stand before it has to be shown again; 0 = it has
     none."""
@@ -104,6 +106,15 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     was answered: each an `accept`, if only of nothing); longer, and it is rebuilt. 0 = for ever."""
     send_seconds: float = 60.0
     """How long a message without files may take to be sent, before its attempt is given up."""
+    send_interval: float = 0.0
+    """A chat takes one message in so many seconds, after a burst of `send_burst`; 0 = no limit."""
+    send_burst: int = 1
+    reply_window: float = 0.0
+    """For so many seconds after they wrote, people can be sent anything; later, only what `OutsideWindow` can
+    send. 0 = always."""
+    replies: int = 0
+    """So many messages of ours can answer one of theirs, and none can begin by itself: what is more waits
+    until they write again. 0 = any number."""
     command_prefix: str = "/"
     menu: MenuLimits | None = None
     marks_work: bool = False

@@ -8,7 +8,6 @@ import time
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from typing import Protocol
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _LOCAL_ZONE = "/etc/localtime"
 
@@ -35,6 +34,8 @@ class SystemClock:
 @lru_cache(maxsize=16)
 def zone_named(name: str) -> tzinfo:
     """The zone of this name with its rules; an empty name is the machine's zone."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         return ZoneInfo(name or os.environ.get("TZ", "").lstrip(":"))
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from hermes.domain.ids import SessionId
+from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.manner import Manner
 from hermes.domain.turn import Turn
 
@@ -29,7 +29,8 @@ def read_command(text: str, prefix: str = "/") -> tuple[str, str] | None:
 
 class CallerReply(Struct, frozen=True, kw_only=True):
     """What a command answered: words, perhaps a turn to watch, and the sessions that the caller was in before
-    and is in now. With `over` the conversation goes on elsewhere, so whoever called can leave."""
+    and is in now. With `over` the conversation goes on elsewhere, so whoever called can leave; with `agent`
+    the next words are for that one."""
 
     text: str
     session: SessionId
@@ -38,5 +39,6 @@ class CallerReply(Struct, frozen=True, kw_only=True):
     wakes: tuple[SessionId, ...] = ()
     handoff: str = ""
     over: bool = False
+    agent: AgentId | None = None
     manner: Manner | None = None
     """How the session is to behave now."""

@@ -17,7 +17,7 @@ from hermes.domain.turn import EarlierMessage, Guidance
 Conceal = Callable[[str], str]
 S = TypeVar("S", bound=Struct)
 _TEXTS = frozenset(
-    ("text", "context", "thought", "note", "reason", "detail", "quote", "arguments", "instructions")
+    ("text", "context", "thought", "note", "reason", "detail", "quote", "arguments", "inside", "instructions")
 )
 """The fields with words of somebody; the others are names, ids and what a service keeps for itself."""
 _PARTS = (Attachment, ReplyTo, ToolCall, EarlierMessage, Guidance, FaultCause)

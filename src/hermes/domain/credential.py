@@ -3,7 +3,7 @@ that a service refused for a while. Secrets print as `***`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
@@ -37,6 +37,19 @@ class Cooldown(Struct, frozen=True, kw_only=True):
     by_service: bool = False
 
 
+class OAuthClient(Struct, frozen=True, kw_only=True):
+    """As whom and where a token is renewed, if the login itself told (RFC 6749): `basic` sends the secret in
+    a header, `resource` names what the token is for (RFC 8707)."""
+
+    token_url: str
+    client_id: str
+    client_secret: Secret = field(default_factory=lambda: Secret(""))
+    basic: bool = False
+    resource: str = ""
+    remedy: str = ""
+    """The command that logs in anew."""
+
+
 class Credential(Struct, frozen=True, kw_only=True):
     """One way into a provider. `source` is `manual`, `device_code`, or where it stands outside the store
     (`env:OPENROUTER_API_KEY`); `dead` says why only a new login helps."""
@@ -53,6 +66,7 @@ class Credential(Struct, frozen=True, kw_only=True):
     dead: str = ""
     uses: int = 0
     cooldown: Cooldown | None = None
+    client: OAuthClient | None = None
 
     @classmethod
     def outside(cls, provider: str, variable: str, key: Secret) -> Credential:
@@ -75,6 +89,8 @@ class Credential(Struct, frozen=True, kw_only=True):
         return not self.dead and (self.cooldown is None or self.cooldown.until <= now)
 
 
-def secrets_of(credentials: Iterable[Credential]) -> list[str]:
+def secrets_of(credentials: Sequence[Credential]) -> list[str]:
     """All values that must never be shown."""
-    return [text for one in credentials for text in (one.key.reveal(), one.refresh.reveal()) if text]
+    held = [secret for one in credentials for secret in (one.key, one.refresh)]
+    held += [one.client.client_secret for one in credentials if one.client is not None]
+    return [secret.reveal() for secret in held if secret]

@@ -23,11 +23,13 @@ from hermes.domain.word import replace
 TOOL_SEARCH, TOOL_CALL = "tool_search", "tool_call"
 BRIDGE = frozenset((TOOL_SEARCH, TOOL_CALL))
 BRIDGE_TOOLSET = "tools"
-_CORE = "terminal process read_file write_file patch search_files clarify todo memory skill_view"
+_CORE = (
+    "terminal process read_file write_file patch search_files session_search clarify todo memory skill_view"
+)
 CORE = frozenset(_CORE.split())
 """Tools that are never deferred."""
-BUDGET = 5_900
-_STUBS = 1_200
+BUDGET = 5_200
+_STUBS = 320
 """Bytes that the list of deferred tools may take."""
 _STUB_WORDS = 6
 _HITS, _MOST_HITS = 5, 20

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from hermes.domain.errors import FaultKind
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.message import Attachment
-from hermes.domain.tool import Effect, ToolCall
+from hermes.domain.tool import ChildTask, Effect, ToolCall
 from hermes.domain.usage import CacheMiss, Usage, sum_usage
 
 # --- live events -------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ class Ending(StrEnum):
     BROKEN = "broken"
 
 
-class UserSaid(Struct, frozen=True, kw_only=True):
+class UserSaid(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a person said. `steering` marks words that joined a running turn. `notes` are entries of the
     person's memory that the model is told with it, by their row: what is forgotten is told no more."""
 
@@ -87,7 +87,7 @@ class Kept(Struct, frozen=True, kw_only=True):
         return f"Kept(format={self.format!r}, model={self.model!r}, {len(self.text)} characters)"
 
 
-class ModelSaid(Struct, frozen=True, kw_only=True):
+class ModelSaid(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One whole reply of the model, or, if `partial`, what was said before it was interrupted. Of `thought`,
     the last `thought_late` characters came after its first word. `links_cut` says that it was kept with an
     address cut short, which could have carried data away. `via` is the provider that answered in the place of
@@ -108,9 +108,10 @@ class ModelSaid(Struct, frozen=True, kw_only=True):
     cache_miss: CacheMiss | None = None
 
 
-class ToolStarted(Struct, frozen=True, kw_only=True):
+class ToolStarted(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The intent: on disk before the tool runs. `key` makes a repeat of a `keyed` call harmless. `approved`
-    is why a model allowed the action with this `digest` in a person's place, and `usage` what that took."""
+    is why a model allowed the action with this `digest` in a person's place, and `usage` what that took. One
+    that the running call makes itself has that call's id; `inside` shows its arguments."""
 
     call: CallId
     name: str
@@ -119,9 +120,10 @@ class ToolStarted(Struct, frozen=True, kw_only=True):
     approved: str = ""
     digest: str = ""
     usage: Usage | None = None
+    inside: str = ""
 
 
-class ToolFinished(Struct, frozen=True, kw_only=True):
+class ToolFinished(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result. `unknown` says that the call was cut off and may have taken effect, `outside` that the text
     came from elsewhere, and `usage` what models took that the tool asked. `note` is for the person alone."""
 
@@ -156,6 +158,12 @@ class Asked(Struct, frozen=True, kw_only=True):
     outside: bool = False
     """Whether the task of a child was given after words from outside were read."""
     usage: Usage | None = None
+    kept: str = ""
+    """What a call that was begun needs to go on with the answer; empty if it has not begun."""
+    child: ChildTask | None = None
+    """The task, with the names of all the tools that the child may have."""
+    relays: QuestionId | None = None
+    """The question of a child that this one puts to the person."""
 
 
 class Verdict(StrEnum):
@@ -216,7 +224,7 @@ class Undone(Struct, frozen=True, kw_only=True):
     since: int
 
 
-class Finished(Struct, frozen=True, kw_only=True):
+class Finished(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The turn is done. `note` is shown to the person under the answer, never to the model."""
 
     note: str = ""

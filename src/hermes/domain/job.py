@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from datetime import datetime, time, timedelta
 from enum import StrEnum
 
 from msgspec import Struct
@@ -34,8 +35,10 @@ class Job(Struct, frozen=True, kw_only=True):
 
     `schedule` can be read again at any time; intervals count from `anchor`. `times` is how often it runs in
     all (None: for ever), `completed` how often it has. With `attach_to_session`, what it sends to its origin
-    is written down in that chat's session, so that an answer to it is understood. `extra` keeps, as JSON,
-    what another program noted and this one does not use."""
+    is written down in that chat's session, so that an answer to it is understood. With `notify_only`, people
+    get what it says through `notify` and nothing else. It does not run in its `quiet_hours` (empty: those of
+    the settings, if it repeats; “none”: there are none), and spends at most its `budget` in a day. `extra`
+    keeps, as JSON, what another program noted and this one does not use."""
 
     id: JobId
     agent: AgentId
@@ -61,6 +64,9 @@ class Job(Struct, frozen=True, kw_only=True):
     workdir: str = ""
     skills: tuple[str, ...] = ()
     attach_to_session: bool = False
+    notify_only: bool = False
+    quiet_hours: str = ""
+    budget: str = ""
     last_run_at: datetime | None = None
     last_status: str = ""
     last_error: str = ""
@@ -102,6 +108,7 @@ class JobRun(Struct, frozen=True, kw_only=True):
     name: str = ""
     to: tuple[Address, ...] = ()
     manual: bool = False
+    notify_only: bool = False
     session: SessionId | None = None
     turn: TurnId | None = None
     ended_at: datetime | None = None
@@ -130,3 +137,28 @@ class ScriptReport(Struct, frozen=True, kw_only=True):
 class Slot(Struct, frozen=True, kw_only=True):
     job: JobId
     due: datetime
+
+
+NO_QUIET_HOURS = "none"
+_HOURS = re.compile(r"(\d{1,2})(?::(\d{2}))?\s*-\s*(\d{1,2})(?::(\d{2}))?")
+
+
+def quiet_until(hours: str, here: datetime | None = None) -> datetime | None:
+    """When hours like “22:00-07:00” end, if it is within them at a time of the clock there; None if it is
+    not. A `ValueError` for what is no hours."""
+    if hours.strip().lower() in ("", NO_QUIET_HOURS):
+        return None
+    match = _HOURS.fullmatch(hours.strip())
+    if match is None:
+        raise ValueError(hours)
+    begin, end = (time(int(match[n]) % 24, int(match[n + 1] or 0)) for n in (1, 3))
+    if int(match[1]) > 24 or int(match[3]) > 24 or begin == end:
+        raise ValueError(hours)
+    if here is None:
+        return None
+    now = here.time()
+    within = begin <= now < end if begin < end else now >= begin or now < end
+    if not within:
+        return None
+    day = here if now < end else here + timedelta(days=1)
+    return day.replace(hour=end.hour, minute=end.minute, second=0, microsecond=0, fold=0)

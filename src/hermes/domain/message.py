@@ -24,6 +24,8 @@ class InboundKind(StrEnum):
     LEFT = "left"
     MOVED = "moved"
     """The chat has another id from now on, which is the text."""
+    UNDELIVERED = "undelivered"
+    """The platform took our message, whose key is `ref`, and now says that it never arrived, and why."""
 
 
 class MediaKind(StrEnum):
@@ -43,10 +45,11 @@ def media_kind(mime: str) -> MediaKind:
 
 
 class Attachment(Struct, frozen=True, kw_only=True):
-    """A file that came with a message or goes with one. `ref` is the platform's own until fetched, and what
-    is told of it is only a claim while it is `pending`. Afterwards `sha256` names it in the media store and
-    `path` is where it lies, or `problem` says why it could not be fetched. `text` are its words, if they are
-    few enough to be told or were heard in it; `note` is what else the model has to know of it."""
+    """A file that came with a message or goes with one. `ref` is the platform's own until fetched, and
+    what is told of it is only a claim while it is `pending`. Afterwards `sha256` names it in the media
+    store and `path` is where it lies, or `problem` says why it could not be fetched. `text` are its words,
+    if they are few enough to be told or were heard in it; `note` is what else the model has to know of it.
+    A tool made one that is `outgoing`, and it goes to the person with the answer."""
 
     kind: MediaKind
     ref: str
@@ -59,6 +62,7 @@ class Attachment(Struct, frozen=True, kw_only=True):
     path: str | None = None
     text: str = ""
     note: str = ""
+    outgoing: bool = False
 
 
 SLOWEST_BYTES = 32 * 1024

@@ -17,6 +17,14 @@ class ModelRole(StrEnum):
     APPROVAL = "approval"
 
 
+class MediaRole(StrEnum):
+    """What a service is asked for beside conversations; what it takes is counted under this name."""
+
+    STT = "stt"
+    TTS = "tts"
+    IMAGE_GEN = "image_gen"
+
+
 TASK_MODEL = ":task"
 """What an agent answers with instead of its own model where it is asked for a small task beside a
 conversation, like a title: the model of the role `title`. API clients write it behind the agent's name."""
@@ -24,7 +32,8 @@ conversation, like a title: the model of the role `title`. API clients write it 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
     """`window` is how many tokens it reads and writes together, `max_output` how many it writes at most.
-    Prices are dollars for a million tokens; a prompt of fewer tokens than `cache_floor` is not cached."""
+    Prices are dollars for a million tokens; a prompt of more tokens than `long_after` has prices of its own,
+    and one of fewer than `cache_floor` is not cached."""
 
     window: int | None = None
     max_output: int | None = None
@@ -35,4 +44,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     price_out: float | None = None
     price_cache_read: float | None = None
     price_cache_write: float | None = None
+    long_after: int | None = None
+    price_long_in: float | None = None
+    price_long_out: float | None = None
     cache_floor: int | None = None

@@ -11,6 +11,7 @@ from hashlib import sha256
 
 from hermes.domain.event import Entry, Summarised, ToolFinished, UserSaid
 from hermes.domain.injection import findings, shown_hidden
+from hermes.domain.late_pattern import late_pattern
 from hermes.domain.message import MediaKind
 
 TASK = "[The task]"
@@ -20,7 +21,7 @@ _TAGS = (
     "invoke parameter think thinking reasoning system assistant user human developer instructions? "
     "s bos eos pad unk start_of_turn end_of_turn start_of_image end_of_text outside"
 )
-_TOKENS = re.compile(
+_TOKENS = late_pattern(
     r"<[|｜][^<>|｜\n]{1,60}[|｜]>"
     r"|<</?SYS>>"
     rf"|</?(?:antml:\w{{1,30}}|{'|'.join(_TAGS.split())})(?=[\s/>=])"
@@ -28,21 +29,21 @@ _TOKENS = re.compile(
     r"|[\[［⟦【〔]\s{0,8}(?:end\s{1,8}of|from\s{1,8}outside|end\s{1,8}outside)",
     re.IGNORECASE,
 )
-_ROLES = re.compile(
+_ROLES = late_pattern(
     r"^(?=[ \t]{0,8}(?:\#{1,4}[ \t]{0,4}(?:Instructions?|Response|Input|System|User|Assistant|Human)\b"
     r"|(?:Human|Assistant|System|Developer|USER|ASSISTANT|SYSTEM|HUMAN)[ \t]{0,4}:))",
     re.MULTILINE,
 )
 _SWAP = {"<": "‹", "[": "❲", "［": "❲", "⟦": "❲", "【": "❲", "〔": "❲"}
 _MARK = "[0-9a-f]{16}"
-_FENCED = re.compile(
+_FENCED = late_pattern(
     rf"\[from outside, ({_MARK}): [^\]\n]{{0,400}}\]\n.*?(?:\n\[end of \1\]|\Z)"
     rf"|<outside ([0-9a-f]{{4,64}})>.*?(?:</outside \2>|\Z)",
     re.DOTALL,
 )
 # A message that was passed on goes to the end; a quote is a run of lines with its mark. What is quoted from
 # the agent itself is not foreign.
-_FOREIGN = re.compile(
+_FOREIGN = late_pattern(
     r"(?P<ours>^\[It answers this message of yours:\]\n)?"
     r"(?P<words>^\[Forwarded(?: from [^\]\n]{0,200})?\].*\Z|^>[^\n]*(?:\n>[^\n]*)*)",
     re.MULTILINE | re.DOTALL,

@@ -6,10 +6,12 @@ from __future__ import annotations
 import math
 import re
 
+from hermes.domain.late_pattern import late_pattern
+
 LONGEST_PATTERN = 1000
 DEEPEST_PATTERN = 50
 LARGEST_PATTERN = 10_000
-_TOKEN = re.compile(
+_TOKEN = late_pattern(
     r"\\.|\[\^?+\]?+(?:\\.|[^\]\\])*+\]"
     r"|(?P<flags>\(\?[a-zA-Z0-9-]+\)|[?*+])"
     r"|(?P<open>\()|(?P<close>\))"
@@ -17,7 +19,7 @@ _TOKEN = re.compile(
     r"|.",
     re.DOTALL,
 )
-_READ_OTHERWISE = re.compile(r"\(\?[a-zA-Z0-9-]*[xV]|\(\?#|\[:")
+_READ_OTHERWISE = late_pattern(r"\(\?[a-zA-Z0-9-]*[xV]|\(\?#|\[:")
 """Free spacing, sets within sets and comments: there, what looks like a bracket may be none."""
 
 

@@ -10,18 +10,19 @@ from enum import StrEnum
 from msgspec import Struct
 
 from hermes.domain.address import CHAT_KINDS, Source
+from hermes.domain.late_pattern import late_pattern
 from hermes.domain.turn import Cause, TurnAction, TurnInput
 
 MOST_REFERENCES = 20
 MOST_COMMITS = 10
-_MARK = re.compile(
+_MARK = late_pattern(
     r"""(?<![\w@/.:])@(?:
         (?P<kind>file|folder|git|url):(?:"(?P<quoted>[^"\n]{1,500})"|(?P<plain>[^\s"'`<>]{1,2000}))
         |(?P<alone>diff|staged)(?![:\w-])
     )""",
     re.VERBOSE,
 )
-_LINES = re.compile(r"\A(?P<path>.+?):(?P<first>\d{1,7})(?:-(?P<last>\d{1,7}))?\Z")
+_LINES = late_pattern(r"\A(?P<path>.+?):(?P<first>\d{1,7})(?:-(?P<last>\d{1,7}))?\Z")
 _TRAILING = ".,;:!?)]}…"
 
 

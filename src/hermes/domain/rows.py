@@ -24,6 +24,7 @@ class OutcomeKind(StrEnum):
     DELETION = "deletion"
     WITHDRAWN = "withdrawn"
     MOVED = "moved"
+    UNDELIVERED = "undelivered"
     PAIRING = "pairing"
     PAIRED = "paired"
     NEEDS_PAIRING = "needs pairing"
@@ -95,7 +96,8 @@ class UnreadableTurn(Refused):
 
 
 class OutState(StrEnum):
-    """due → attempting → sent · dead; `unknown` is an attempt whose end nobody saw.
+    """due → attempting → sent · dead; `unknown` is an attempt whose end nobody saw. An `unspoken` one is to
+    be spoken first: then it is `gone`, and a row with the voice message is due.
 
     A draft goes attempting → shown, and → gone when it was removed or is an orphan."""
 
@@ -106,6 +108,7 @@ class OutState(StrEnum):
     DEAD = "dead"
     SHOWN = "shown"
     GONE = "gone"
+    UNSPOKEN = "unspoken"
 
     @property
     def open(self) -> bool:

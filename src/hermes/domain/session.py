@@ -199,6 +199,9 @@ def begin_session(key: SessionKey, source: Source, now: datetime) -> Session:
 BACKGROUND = "bg_"
 """How the ids of sessions begin that work on something beside a chat."""
 
+RUN_SESSIONS = "cron_"
+"""How the ids of the sessions of job runs begin."""
+
 BATCHED = "batch_"
 """How the ids of sessions begin that are items of a batch run. Run names have no “_”, so they do not mix."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, tzinfo
 from fnmatch import fnmatchcase
@@ -9,9 +10,11 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 
 from hermes.domain.address import Source, SourceKind
+from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.session import owner_of
 from hermes.domain.settings.budgets import Budget
+from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.domain.word import replace
 
@@ -39,6 +42,32 @@ def spender_of(agent: AgentId, source: Source | None, origin: Source | None = No
 
 def turn_spender(turn: Turn) -> Spender:
     return spender_of(turn.agent, turn.source, turn.input.guidance.origin)
+
+
+_JOB_BUDGET = re.compile(r"\$?\s*(\d+(?:\.\d+)?)(?:\s*(k|m)?\s*tokens?)?")
+JOB_BUDGET = "job "
+"""How the names of budgets begin that jobs have themselves."""
+AGENT_BUDGET = "agents."
+"""How those begin that agents have themselves."""
+
+
+def job_budget(job: str, text: str) -> dict[str, Budget]:
+    """What a job may spend in a day, as it was said (“0.50”, “20k tokens”), by its name; a `UserError` if
+    that is no budget."""
+    words = text.strip().lower()
+    if not words or words == "none":
+        return {}
+    match = _JOB_BUDGET.fullmatch(words)
+    if match is None:
+        raise UserError(
+            f"“{one_line(text, 40)}” is no budget.",
+            hint="Write dollars or tokens for a day: 0.50, 20k tokens.",
+        )
+    number = float(match[1])
+    if "token" not in words:
+        return {f"{JOB_BUDGET}{job}": Budget(job=job, dollars=number)}
+    tokens = int(number * {"k": 1000, "m": 1_000_000}.get(match[2] or "", 1))
+    return {f"{JOB_BUDGET}{job}": Budget(job=job, tokens=tokens)}
 
 
 # --- budgets -----------------------------------------------------------------------------------------
@@ -135,3 +164,11 @@ def _period(per: str, here: datetime) -> tuple[str, datetime | None]:
         first = today.replace(day=1)
         return f"{first:%Y-%m}", (first + timedelta(days=32)).replace(day=1)
     return per, None
+
+
+def renamed_key(key: str, old: AgentId, new: AgentId) -> str:
+    """The key of an account after an agent got another id."""
+    name, *named = key.split("\n")
+    if name == f"{AGENT_BUDGET}{old}":
+        name = f"{AGENT_BUDGET}{new}"
+    return "\n".join((name, *(new if place == 0 and one == old else one for place, one in enumerate(named))))

@@ -6,12 +6,14 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from hermes.domain.late_pattern import late_pattern
+
 _REASONING = ("think", "thinking", "thought", "reasoning", "reasoning_scratchpad")
 _TAGS = tuple(f"<{slash}{name}>" for slash in ("", "/") for name in _REASONING)
-_MARK = re.compile(rf"\n|<(/?)({'|'.join(_REASONING)})>|`{{3,}}|~{{3,}}", re.IGNORECASE | re.ASCII)
-_SPECIAL = re.compile(r"[<`~]")
-_CLOSING = {name: re.compile(f"</{name}>", re.IGNORECASE | re.ASCII) for name in _REASONING}
-_OPEN_RUN = re.compile(r"\s*(`+|~+)")
+_MARK = late_pattern(rf"\n|<(/?)({'|'.join(_REASONING)})>|`{{3,}}|~{{3,}}", re.IGNORECASE | re.ASCII)
+_SPECIAL = late_pattern(r"[<`~]")
+_CLOSING = {name: late_pattern(f"</{name}>", re.IGNORECASE | re.ASCII) for name in _REASONING}
+_OPEN_RUN = late_pattern(r"\s*(`+|~+)")
 
 
 def _unfinished_tag(text: str, tags: tuple[str, ...]) -> int:

@@ -42,11 +42,20 @@ class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     bridged: bool = False
 
 
+class Clarification(Struct, frozen=True, kw_only=True):
+    """A question to the person whose answer is the call's result."""
+
+    text: str
+    options: tuple[str, ...] = ()
+
+
 class ToolResult(Struct, frozen=True, kw_only=True):
     """What came of a call. `text` is for the model, and `outside` says that it was written elsewhere: it is
     data, whatever it says. `attachments` are pictures and files, by their hash in the media store. `data` is
     for code that calls tools and never stored; `usage` is what models took beside those that were asked
-    through the context, which are counted anyway. `note` is for the person, shown under the answer."""
+    through the context, which are counted anyway. `note` is for the person, shown under the answer. With
+    `wants` there is no result yet: the person is asked, and the call is made again with their answer and what
+    is `kept` here. `unknown` says that nobody knows whether it was done."""
 
     text: str
     attachments: tuple[Attachment, ...] = ()
@@ -55,6 +64,9 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     outside: bool = False
     usage: Usage | None = None
     note: str = ""
+    wants: Clarification | None = None
+    kept: str = ""
+    unknown: bool = False
 
 
 class AskModel(Protocol):
@@ -93,7 +105,11 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     safe_links: Callable[[str], str] = str
     """A text for others without links that could carry data away, if the turn has read words from outside."""
     call: Callable[[str, Mapping[str, object]], Awaitable[ToolResult]] = no_inner_calls
+    tools: Callable[[], Mapping[str, Tool]] = dict
+    """Those that `call` reaches, the deferred ones too."""
     ask_model: AskModel = no_models
+    answer: tuple[str, str] | None = None
+    """In a call that asked for something before: what it kept, and what the person said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,30 +135,41 @@ ApprovalCheck = Callable[[SessionId, Mapping[str, object]], Awaitable[ApprovalPr
 """What a person must approve before a session makes a call with these arguments; None if nobody is asked."""
 
 
-class Clarification(Struct, frozen=True, kw_only=True):
-    """A question to the person whose answer is the call's result."""
-
-    text: str
-    options: tuple[str, ...] = ()
-
-
-class ChildTask(Struct, frozen=True, kw_only=True):
+class ChildTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Work for a turn of its own, whose answer is the call's result. It has the tools of the turn that asks
-    for it, or of these toolsets alone."""
+    for it, or of these toolsets alone, `without` those that are named, and can have children only as an
+    `orchestrator`, down to `depth`. `agent` does it, or else the one that asks, with `model`, `effort` and
+    `steps`, if they are set, in so many `seconds` (0: any). Of one turn's children `at_once` run together
+    (0: all)."""
 
     text: str
     toolsets: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    orchestrator: bool = False
+    agent: str = ""
+    model: str = ""
+    effort: str = ""
+    steps: int = 0
+    seconds: float = 0.0
+    at_once: int = 0
+    depth: int = 1
+
+
+class ChildTasks(Struct, frozen=True, kw_only=True):
+    """Several of them, whose answers together are the call's result."""
+
+    tasks: tuple[ChildTask, ...]
 
 
 class ClientCall(Struct, frozen=True, kw_only=True):
     """A call of a function that the client has, and whose result it gives."""
 
 
-Waiting = Clarification | ChildTask | ClientCall
+Waiting = Clarification | ChildTask | ChildTasks | ClientCall
 """What a call waits for that is answered from outside."""
 
 
-class Tool(Struct, frozen=True, kw_only=True):
+class Tool(Struct, frozen=True, kw_only=True, weakref=True):
     """Something the agent can do. `approval` may be a function of the session and the arguments; a tool that
     is not `parallel` is a barrier between the calls before and after it; one that `asks` is answered
     from outside and never run. `seconds` is how long a call may take (0: what the loop allows). The model's

@@ -21,12 +21,11 @@ from hermes.domain.errors import UserError
 from hermes.domain.session import Session
 from hermes.domain.text import one_line
 from hermes.domain.tool import Approval, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.toolsets import MCP, check_names, is_chosen, stands_for
 from hermes.domain.turn import Turn
 from hermes.domain.word import replace
 
-NO_TOOLSET = "none"
 WITHDRAWN = "Not run: {name} is not available any more. Go on without it."
-EVERY_TOOLSET = frozenset({"*", "all", "hermes-cli", "hermes-gateway"})
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _DATA = frozenset(("const", "enum", "default", "examples"))
 _LARGEST_SCHEMA = 64 * 1024
@@ -51,17 +50,16 @@ class ToolSource(Protocol):
 
 
 class ToolsetLimit(Struct, frozen=True, kw_only=True):
-    """The only toolsets or tools there are (all if none is named, nothing for `none`), without those that are
-    disabled."""
+    """The only toolsets, groups of them or tools there are (all if none is named, nothing for `none`),
+    without those that are disabled."""
 
     enabled: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
 
     def allows(self, tool: Tool) -> bool:
-        names = {tool.name, tool.toolset, *EVERY_TOOLSET}
-        if NO_TOOLSET in self.enabled or not names.isdisjoint(self.disabled):
+        if any(stands_for(name, tool.name, tool.toolset) for name in self.disabled):
             return False
-        return not self.enabled or not names.isdisjoint(self.enabled)
+        return is_chosen(self.enabled, tool.name, tool.toolset)
 
 
 Limits = Callable[[Session | None, Source | None], Sequence[ToolsetLimit]]
@@ -109,6 +107,13 @@ class Toolbox:
     def usable_for(self, source: Source) -> Mapping[str, Tool]:
         """What such a session can reach, told of or not."""
         return self._within(tuple(self._limits(None, source)))
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """A `UserError` for a name in a list of toolsets that means nothing here."""
+        tools = self._all.values()
+        toolsets = {tool.toolset for tool in tools}
+        servers = {name.removeprefix(MCP) for name in toolsets}
+        check_names(names, {*toolsets, *servers, *(tool.name for tool in tools)})
 
     @property
     def problems(self) -> Mapping[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -15,6 +17,7 @@ from hermes.domain.event import (
     Failed,
     Finished,
     ModelSaid,
+    QuestionKind,
     Record,
     Restored,
     Stopped,
@@ -48,6 +51,15 @@ def visible(entries: Sequence[Entry]) -> list[Entry]:
         else:
             shown.append(entry)
     return shown
+
+
+def user_turns(transcript: Sequence[Entry]) -> list[Entry]:
+    """The first words of each turn that was not undone, also of those that a summary tells of."""
+    return [
+        entry
+        for entry in not_undone(transcript)
+        if isinstance(entry.record, UserSaid) and not entry.record.steering
+    ]
 
 
 def not_undone(entries: Iterable[Entry]) -> list[Entry]:
@@ -98,6 +110,17 @@ class CallState(Struct, kw_only=True):
     asked: Asked | None = None
     answered: Answered | None = None
     finished: ToolFinished | None = None
+    children: list[Asked] = field(default_factory=list)
+    answers: dict[str, Answered] = field(default_factory=dict)
+    """Those of its children, in the order they came; `answered` is the last."""
+    made: list[str] = field(default_factory=list)
+    allowed: str = ""
+    """The digest of the action that a person allowed before the call asked for more."""
+
+    @property
+    def made_inside(self) -> str:
+        """What is said of the calls that it made itself, if it is cut off."""
+        return f" It had started: {'; '.join(self.made)}." if self.made else ""
 
 
 class TurnView(Struct, kw_only=True):
@@ -147,16 +170,22 @@ def _see(view: TurnView, entry: Entry) -> None:
             view.heard_since = False
             view.calls = {call.id: CallState(call=call) for call in said.calls}
         case ToolStarted() as started:
-            view.calls[started.call].started = started
+            if started.inside:
+                view.calls[started.call].made.append(f"{started.name} {started.inside}")
+            else:
+                view.calls[started.call].started = started
         case Asked() as asked:
             view.questions[asked.question] = asked
             if asked.call is not None:
-                view.calls[asked.call].asked = asked
+                _ask(view.calls[asked.call], asked)
         case Answered() as answered:
             view.answered.add(answered.question)
             asked_call = view.questions[answered.question].call
             if asked_call is not None:
-                view.calls[asked_call].answered = answered
+                state = view.calls[asked_call]
+                state.answers[answered.question] = answered
+                if all(child.question in state.answers for child in state.children):
+                    state.answered = answered
         case ToolFinished() as finished:
             state = view.calls[finished.call]
             state.finished = finished
@@ -167,6 +196,42 @@ def _see(view: TurnView, entry: Entry) -> None:
             view.ended = ended
         case Summarised() | Cleared() | Restored() | Undone():
             pass
+
+
+def _ask(state: CallState, asked: Asked) -> None:
+    """A call that asks for more while it runs has come to rest: with the answer it is started anew."""
+    if asked.kept:
+        if state.asked is not None and state.answered is not None and state.answered.verdict.allows:
+            state.allowed = state.asked.digest
+        elif state.started is not None and state.started.approved:
+            state.allowed = state.started.digest
+        state.started, state.answered = None, None
+    state.asked = asked
+    state.children += [asked] if asked.kind is QuestionKind.CHILD else []
+
+
+_WRITERS = ("write_file", "patch")
+_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.MULTILINE)
+
+
+def changed_files(entries: Iterable[Entry]) -> list[str]:
+    """Those that tools of these records were told to change, each once, the latest last."""
+    files: dict[str, None] = {}
+    calls = (call for entry in entries if isinstance(entry.record, ModelSaid) for call in entry.record.calls)
+    for call in calls:
+        if call.name not in _WRITERS:
+            continue
+        try:
+            given = json.loads(call.arguments)
+        except (ValueError, RecursionError):
+            continue
+        path, diff = (given.get("path"), given.get("patch")) if isinstance(given, dict) else (None, None)
+        named = [path] if isinstance(path, str) and path else []
+        named += [a or b for a, b in _PATCHED.findall(diff)] if isinstance(diff, str) else []
+        for one in named:
+            files.pop(one.strip(), None)
+            files[one.strip()] = None
+    return list(files)
 
 
 def number_records(

@@ -18,7 +18,8 @@ CLIENT_GONE = "client gone"
 """Why a turn is stopped whose client no longer waits for it; nobody is told."""
 WITHDRAWN = "its message was deleted"
 REFUSED = "a hook did not allow it"
-UNHEARD = (WITHDRAWN, REFUSED)
+DROPPED = "dropped before it began"
+UNHEARD = (WITHDRAWN, REFUSED, DROPPED)
 """Why a turn is stopped that had not begun: what was said in it is not written down, and nobody hears it."""
 
 
@@ -66,13 +67,14 @@ class BusyMode(StrEnum):
 class TurnAction(StrEnum):
     """What the actor does with a turn's words: say them, change the transcript first, pass them on as the
     answer without the agent, write down that the agent said them from elsewhere, run a command as the agent
-    would, without the model, begin a new session, compress the conversation, take back what that did, or add
-    what was prepared for it in the background."""
+    would, without the model, begin a new session, restore files from a checkpoint, compress the conversation,
+    take back what that did, or add what was prepared for it in the background."""
 
     SAY = "say"
     RELAY = "relay"
     MIRROR = "mirror"
     UNDO = "undo"
+    ROLLBACK = "rollback"
     RETRY = "retry"
     RUN = "run"
     NEW = "new"
@@ -112,7 +114,25 @@ class ClientTool(Struct, frozen=True, kw_only=True):
     strict: bool = False
 
 
-class Guidance(Struct, frozen=True, kw_only=True):
+class ParentCall(Struct, frozen=True, kw_only=True):
+    """The call that a child's turn answers, and whose it is. `place` is the child's among those of the call
+    (“2/3”, empty if it is alone), `depth` how many turns are above it, `above` whose those above this call
+    are, the topmost first."""
+
+    agent: AgentId
+    turn: TurnId
+    call: CallId | None
+    place: str = ""
+    depth: int = 1
+    above: tuple[AgentId, ...] = ()
+
+    @property
+    def agents(self) -> tuple[AgentId, ...]:
+        """Those whose limits hold for the child, the topmost first."""
+        return (*self.above, self.agent)
+
+
+class Guidance(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a client brings along for one turn and the transcript never sees: words for the model beside the
     system prompt, messages from before, functions of its own, and which model it wants.
 
@@ -120,7 +140,8 @@ class Guidance(Struct, frozen=True, kw_only=True):
     not. `unattended` says that nobody can be asked, and what is done instead: `deny` or `approve`. `backend`
     is where its commands run, if its source does not say so. `origin` is whoever had a job made, or caused
     what woke a session: tools and commands are limited like theirs. `outside` says that who gave the task
-    had read words from outside. `steps` is how many replies with tools it may take, 0: as many as any."""
+    had read words from outside. `steps` is how many replies with tools it may take, 0: as many as any, and
+    `effort` how hard the model is to think. `parent` is what a child's turn was begun by."""
 
     instructions: str = ""
     history: tuple[EarlierMessage, ...] = ()
@@ -133,6 +154,8 @@ class Guidance(Struct, frozen=True, kw_only=True):
     origin: Source | None = None
     outside: bool = False
     steps: int = 0
+    effort: str = ""
+    parent: ParentCall | None = None
 
     @property
     def bounds(self) -> Guidance:
@@ -150,7 +173,7 @@ class Guidance(Struct, frozen=True, kw_only=True):
 NO_GUIDANCE = Guidance()
 
 
-class TurnInput(Struct, frozen=True, kw_only=True):
+class TurnInput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What came in, kept until the turn takes it into the transcript. With `confirm` the person is asked
     before anything happens. In one that is `expanded`, what references in the text stand for is part of the
     context; in one that is `recalled`, so is what a memory provider knew. `options` are those of the client's
@@ -231,6 +254,7 @@ class Question(Struct, frozen=True, kw_only=True):
     digest: str = ""
     may_answer: tuple[str, ...] = ()
     expires_at: datetime | None = None
+    relays: QuestionId | None = None
     verdict: Verdict | None = None
     answer: str = ""
     answered_by: str | None = None

@@ -3,8 +3,9 @@ that reads pages for an agent."""
 
 from __future__ import annotations
 
-import re
 from urllib.parse import parse_qsl, urlsplit
+
+from hermes.domain.late_pattern import late_pattern
 
 _MOST_PAIRS = 200
 _KEY_NAMES = """token accesstoken authtoken idtoken refreshtoken sessiontoken xamzsecuritytoken apitoken
@@ -12,13 +13,13 @@ _KEY_NAMES = """token accesstoken authtoken idtoken refreshtoken sessiontoken xa
     xgoogsignature xamzcredential awsaccesskeyid password passwd pwd pass secret clientsecret credential
     credentials auth authorization jwt session sessionid sid code magic invite otp"""
 _NAMES = frozenset(_KEY_NAMES.split())
-_VALUE = re.compile(
+_VALUE = late_pattern(
     r"(?:sk|pk|rk)[-_](?:live|test|proj|ant|or)?[-_A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}"
     r"|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeprs]-[A-Za-z0-9-]{10,}"
     r"|A(?:KIA|SIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|hermes-broker-[0-9a-f]{16,}"
     r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"
 )
-_FILLER = re.compile(r"[^a-z0-9]+")
+_FILLER = late_pattern(r"[^a-z0-9]+")
 
 
 def credential_in(url: str) -> str:

@@ -9,14 +9,17 @@ from enum import StrEnum
 from msgspec import Struct
 
 from hermes.domain.ids import SessionId, TurnId
-from hermes.domain.model_facts import ModelFacts, ModelRole
+from hermes.domain.model_facts import MediaRole, ModelFacts, ModelRole
 from hermes.domain.word import field_names, replace
 
+_KEPT_FACTOR = 2
+"""What an hour's cache costs to write (platform.claude.com/docs/en/build-with-claude/prompt-caching)."""
 TOKENS = ("prompt", "completion", "cached", "reasoning", "cache_written")
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`cached` and `cache_written` are the parts of `prompt` that were read from a cache and written to one;
+    """`cached` and `cache_written` are the parts of `prompt` that were read from a cache and written to one,
+    `cache_kept` the part of the latter that is kept for an hour, which costs more;
     `reasoning` is a part of `completion`. `cost` is in dollars: 0 where nobody bills it (a server on this
     machine), None where the price is not known. `model` and `role` say who was asked, where the record around
     it does not."""
@@ -26,6 +29,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cached: int = 0
     reasoning: int = 0
     cache_written: int = 0
+    cache_kept: int = 0
     cost: float | None = None
     model: str = ""
     role: str = ""
@@ -60,6 +64,7 @@ def sum_usage(used: Iterable[Usage]) -> Usage:
         cached=sum(usage.cached for usage in every),
         reasoning=sum(usage.reasoning for usage in every),
         cache_written=sum(usage.cache_written for usage in every),
+        cache_kept=sum(usage.cache_kept for usage in every),
         cost=sum(costs) if costs else None,
         model=next((usage.model for usage in every if usage.model), ""),
         role=next((usage.role for usage in every if usage.role), ""),
@@ -76,6 +81,11 @@ def priced(usage: Usage, facts: ModelFacts) -> Usage:
     write = cost_in if facts.price_cache_write is None else facts.price_cache_write
     plain = max(usage.prompt - usage.cached - usage.cache_written, 0)
     dollars = plain * cost_in + usage.cached * read + usage.cache_written * write
+    dollars += usage.cache_kept * max(_KEPT_FACTOR * cost_in - write, 0)
+    if facts.long_after is not None and usage.prompt > facts.long_after:
+        # Published for reading and writing alone; what concerns caches rises with what is read.
+        dollars *= (facts.price_long_in or cost_in) / cost_in if cost_in else 1
+        cost_out = facts.price_long_out or cost_out
     return replace(usage, cost=round((dollars + usage.completion * cost_out) / 1e6, 9))
 
 
@@ -84,7 +94,7 @@ class AuxiliaryCall(Struct, frozen=True, kw_only=True):
     counts for who speaks in `turn`, or else for the owner of the session."""
 
     session: SessionId
-    role: ModelRole
+    role: ModelRole | MediaRole
     model: str
     usage: Usage
     at: datetime

@@ -4,7 +4,7 @@ gateway's database (`admin/shell/home.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -28,16 +28,19 @@ from hermes.control.people.pairing import (
 from hermes.control.people.routing import job_source
 from hermes.control.sessions.administration import change_session, trace_message
 from hermes.control.sessions.callers import look_up
+from hermes.control.sessions.moving_in import move_in
 from hermes.control.sessions.retention import unused_sessions
 from hermes.control.sessions.submission import NotFound
 from hermes.control.usage import BY, LONGEST_REPORT, UsageQuery, UsageReport, count_usage
 from hermes.domain.address import Address, Source
 from hermes.domain.channels import Channel
+from hermes.domain.checkpoint import CheckpointView
 from hermes.domain.errors import UserError
 from hermes.domain.handoff import Handoff
 from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, AgentId, SessionId
 from hermes.domain.job import Job
 from hermes.domain.message import Body
+from hermes.domain.moving import MovedSession
 from hermes.domain.pairing import Account
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OutboxRow, SearchHit
@@ -55,8 +58,9 @@ Performed = TypeVar("Performed", bound=Perform)
 class OperatorDesk(Struct, frozen=True, kw_only=True):
     """A home in the hands of its operator. `route` says whose something is that names no agent, `sends`
     whether somebody sends to a chat now; `carry` wakes who hands conversations over, `apply` adopts the
-    settings that stand in the files, `restart` begins anew with them; `print_memory` brings the files of an
-    agent's memory up to date."""
+    settings that stand in the files, `restart` begins anew with them, `copy_database` makes a copy that
+    nobody changes; `print_memory` brings the files of an agent's memory up to date, `tend_checkpoints` looks
+    after the checkpoints of one."""
 
     agents: Sequence[AgentId]
     default: AgentId
@@ -68,7 +72,11 @@ class OperatorDesk(Struct, frozen=True, kw_only=True):
     carry: Callable[[], None]
     apply: Callable[[], Awaitable[SettingsReport]]
     restart: Callable[[], Awaitable[None]]
+    copy_database: Callable[[], Awaitable[str]]
     print_memory: Callable[[AgentId], Awaitable[None]]
+    tend_checkpoints: Callable[[AgentId, str], Awaitable[list[CheckpointView]]]
+    busy: Callable[[], Collection[AgentId]] = tuple
+    """The agents that are at work."""
 
     def of(self, agent: AgentId) -> Store:
         return self.courier.store.scoped(agent)
@@ -106,6 +114,35 @@ async def apply_settings(desk: OperatorDesk) -> SettingsReport:
 async def restart_gateway(desk: OperatorDesk) -> bool:
     await desk.restart()
     return True
+
+
+@operation("POST", "database-copy", "Copy the database; where the copy is, in the folder of its backups.")
+async def copy_database(desk: OperatorDesk) -> str:
+    return await desk.copy_database()
+
+
+# --- checkpoints -------------------------------------------------------------------------------------
+
+
+@operation("POST", "checkpoints", "Prune or clear the checkpoints of all agents, or of one; what is left.")
+async def tend_checkpoints(
+    desk: OperatorDesk, action: str = "status", agent: str | None = None
+) -> list[CheckpointView]:
+    if agent is not None and agent not in desk.agents:
+        raise NotFound(f"There is no agent “{one_line(agent, 80)}”.")
+    wanted = desk.agents if agent is None else [AgentId(agent)]
+    return [view for one in wanted for view in await desk.tend_checkpoints(one, action)]
+
+
+# --- moving in ---------------------------------------------------------------------------------------
+
+
+@operation("POST", "moved-sessions", "Write conversations of another program; how many were not here yet.")
+async def move_sessions(desk: OperatorDesk, sessions: list[MovedSession], agent: str = MAIN_AGENT) -> int:
+    store, known = desk.of(AgentId(agent)), 0
+    for moved in sessions:  # each in a commit of its own: they may be long
+        known += await store.write(lambda tx, moved=moved: move_in(tx, moved, AgentId(agent)))  # type: ignore[misc]
+    return known
 
 
 # --- sessions ----------------------------------------------------------------------------------------

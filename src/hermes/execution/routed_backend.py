@@ -68,10 +68,16 @@ class RoutedFiles:
         )
 
     async def write(
-        self, session: str, path: str, data: bytes | AsyncIterable[bytes], *, follow: bool = True
+        self,
+        session: str,
+        path: str,
+        data: bytes | AsyncIterable[bytes] | None,
+        *,
+        follow: bool = True,
+        mode: int = 0,
     ) -> None:
         await (await self._choose(session)).use(
-            lambda backend: backend.files.write(session, path, data, follow=follow)
+            lambda backend: backend.files.write(session, path, data, follow=follow, mode=mode)
         )
 
     async def stat(self, session: str, path: str) -> FileView | None:

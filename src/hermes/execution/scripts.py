@@ -11,7 +11,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -32,6 +32,8 @@ _START = (
     "try: os.execvp(sys.argv[2], sys.argv[2:])\n"
     "except OSError as error: sys.exit(f'it cannot be started ({error.strerror})')"
 )
+MARKED = (sys.executable, "-I", "-S", "-c", _START, _SOURCES)
+"""What a command begins with that gets the mark."""
 _MOST_COMPLAINT = 4000
 _LAST_WORDS_SECONDS = 1.0
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
@@ -73,55 +75,72 @@ class Scripts:
             raise UserError(
                 f"The script “{one_line(name, 60)}” cannot be started.", hint="Make it executable: chmod +x"
             )
+        command = (*MARKED, *interpreter, str(path))
         try:
-            transport, script = await asyncio.get_running_loop().subprocess_exec(
-                _ScriptProtocol,
-                *(sys.executable, "-I", "-S", "-c", _START, _SOURCES, *interpreter),
-                str(path),
-                stderr=subprocess.PIPE,
-                cwd=cwd or self._folder,
-                env=self._environ,
-                start_new_session=True,
-            )
+            return await run_program(command, data, timeout, cwd=cwd or self._folder, environ=self._environ)
         except OSError as error:
             raise UserError(
                 f"The script “{one_line(name, 60)}” cannot be started ({error.strerror})."
             ) from error
-        try:
-            async with asyncio.timeout(timeout):
-                feed(transport, data, last=True)
-                await script.ended.wait()
-        except TimeoutError:
-            script.whole = False
-        finally:
-            # The group, also after its leader has gone: what a script leaves behind goes with it. What left
-            # the group may hold the output open: it is not waited for.
-            kill_group(transport.get_pid())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_WORDS_SECONDS):
-                    await script.silent.wait()
-            transport.close()
-        complaint = bytes(script.complaint)
-        if not script.whole:
-            return ScriptEnd(code=None, complaint=complaint)
-        return ScriptEnd(code=transport.get_returncode(), output=bytes(script.output), complaint=complaint)
+
+
+async def run_program(
+    command: Sequence[str],
+    data: bytes,
+    timeout: float,
+    *,
+    environ: Mapping[str, str],
+    cwd: str | Path = "/",
+    most: int = MOST_OUTPUT,
+) -> ScriptEnd:
+    """Run it to its end, or until its time is up or it has said more than `most` bytes; then it is killed
+    with all it started."""
+    transport, script = await asyncio.get_running_loop().subprocess_exec(
+        lambda: _ScriptProtocol(most),
+        *command,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env=environ,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(timeout):
+            feed(transport, data, last=True)
+            await script.ended.wait()
+    except TimeoutError:
+        script.whole = False
+    finally:
+        # The group, also after its leader has gone: what a script leaves behind goes with it. What left
+        # the group may hold the output open: it is not waited for.
+        kill_group(transport.get_pid())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                await script.silent.wait()
+                await script.gone.wait()
+        transport.close()
+    complaint = bytes(script.complaint)
+    if not script.whole:
+        return ScriptEnd(code=None, complaint=complaint)
+    return ScriptEnd(code=transport.get_returncode(), output=bytes(script.output), complaint=complaint)
 
 
 class _ScriptProtocol(asyncio.SubprocessProtocol):
     """Hears a script to its end, or until it has said too much."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self.output = bytearray()
         self.complaint = bytearray()
         self.whole = True
         self.ended = asyncio.Event()
         self.silent = asyncio.Event()
+        self.gone = asyncio.Event()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
             self.complaint += data
             del self.complaint[:-_MOST_COMPLAINT]
-        elif len(self.output) + len(data) <= MOST_OUTPUT:
+        elif len(self.output) + len(data) <= self._most:
             self.output += data
         else:
             self.whole = False
@@ -133,6 +152,7 @@ class _ScriptProtocol(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         self.ended.set()
+        self.gone.set()
 
 
 def feed(transport: asyncio.SubprocessTransport, data: bytes, *, last: bool = False) -> None:

@@ -48,14 +48,21 @@ from hermes.domain.session import Session, owner_of
 from hermes.domain.settings.settings import SCRIPT_DOOR
 from hermes.domain.text import one_line
 from hermes.domain.tool import ToolCall
-from hermes.domain.toolbox import ToolsetLimit
 from hermes.domain.transcript import visible
 from hermes.domain.turn import CLIENT_GONE, Answer, TurnAction, TurnInput
 from hermes.domain.usage import CostStatus, Usage
 from hermes.domain.word import replace
 from hermes.script.engine import GatewayThread
 from hermes.script.messages import as_records, content_text
-from hermes.script.options import AgentOptions, changed_settings, machine_settings, source_for
+from hermes.script.options import (
+    AgentOptions,
+    changed_settings,
+    identity_of,
+    machine_settings,
+    source_for,
+    toolsets_of,
+)
+from hermes.state.settings.loader import LoadedSettings
 from hermes.state.settings.secrets import Secrets
 from hermes.stream.faces.trajectory import FAILED_SAMPLES, SAMPLES, make_trajectory
 from hermes.stream.fold.answer import answer_text
@@ -103,8 +110,12 @@ class AIAgent:
         self._chosen = options.get("session_id")
         self._messages: list[Message] = []
         self._current: _ConversationRun | None = None
+        machine = machine_settings()
         self._engine = GatewayThread(
-            self._given(), options.get("folder"), bool(options.get("verbose_logging"))
+            self._given(machine),
+            options.get("folder"),
+            bool(options.get("verbose_logging")),
+            identity_of(machine, options),
         )
         self._end = weakref.finalize(self, self._engine.close)
 
@@ -218,7 +229,7 @@ class AIAgent:
 
     # --- what the gateway is given ---
 
-    def _given(self) -> AppOverrides:
+    def _given(self, machine: LoadedSettings) -> AppOverrides:
         options = self._options
         provider = options.get("provider")
         workspace = options.get("workspace")
@@ -227,11 +238,8 @@ class AIAgent:
             platforms={},
             boots=False,
             workspace=Path(workspace or os.getcwd()).absolute(),
-            toolsets=ToolsetLimit(
-                enabled=tuple(options.get("enabled_toolsets") or ()),
-                disabled=tuple(options.get("disabled_toolsets") or ()),
-            ),
-            change=partial(changed_settings, machine_settings(), options),
+            toolsets=toolsets_of(machine, options),
+            change=partial(changed_settings, machine, options),
             inject=_weakly(self),
             in_memory=options.get("folder") is None,
         )
@@ -322,7 +330,7 @@ class AIAgent:
                 self._tell_delta(talk, None)
                 for call in record.calls:
                     started[call.id] = (call.name, _arguments(call), datetime.now(UTC))
-            case ToolStarted():
+            case ToolStarted() if not record.inside:
                 name, arguments, _ = started.get(record.call, (record.name, {}, None))
                 self._tell_tool("tool.started", name, arguments)
             case ToolFinished() if record.call in started:

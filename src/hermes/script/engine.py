@@ -11,6 +11,7 @@ import concurrent.futures.thread
 import contextlib
 import logging
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -24,7 +25,7 @@ from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
-from hermes.state.home.homes import prepare_home
+from hermes.state.home.homes import SKILLS_FOLDER, prepare_home
 from hermes.state.settings.secrets import RedactingFilter, Secrets
 
 log = logging.getLogger("hermes.script")
@@ -45,10 +46,13 @@ getattr(threading, "_register_atexit", atexit.register)(_close_all)
 class GatewayThread:
     """A gateway in a thread of its own. Started by whoever asks first."""
 
-    def __init__(self, given: AppOverrides, folder: str | Path | None, verbose: bool) -> None:
+    def __init__(
+        self, given: AppOverrides, folder: str | Path | None, verbose: bool, identity: Path | None = None
+    ) -> None:
         self._given = given
         self._folder = None if folder is None else Path(folder).expanduser().absolute()
         self._verbose = verbose
+        self._identity = identity
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -103,6 +107,8 @@ class GatewayThread:
                 else:
                     home = prepare_home(self._folder)
                     stack.enter_context(hold_home(home, "An AIAgent"))
+                if self._identity is not None:
+                    _take_on(self._identity, home)
                 app = App(home, os.environ, self._given)
                 if self._verbose:
                     stack.enter_context(_verbosely(app.loaded.secrets, app.loaded.settings.model.api_key))
@@ -121,6 +127,16 @@ class GatewayThread:
         async with app.running() as living:
             self._ready.set_result(app)
             await living
+
+
+def _take_on(identity: Path, home: Path) -> None:
+    """Who the agent is, what it remembers and what it can, as far as the home has nothing of its own."""
+    for name in ("SOUL.md", "memories", SKILLS_FOLDER):
+        source, target = identity / name, home / name
+        if source.is_dir() and not (target.is_dir() and any(target.iterdir())):
+            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+        elif source.is_file() and not target.exists():
+            shutil.copyfile(source, target)
 
 
 @contextlib.contextmanager

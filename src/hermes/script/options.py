@@ -12,16 +12,18 @@ from hermes.agent.models.choose import with_endpoint
 from hermes.app.agents.terminal_settings import check_terminal
 from hermes.domain.address import Source
 from hermes.domain.errors import UserError
+from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.agent import Provider
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.fallback import FallbackEntry
 from hermes.domain.settings.manner import EFFORTS
 from hermes.domain.settings.providers import ProviderRouting
-from hermes.domain.settings.settings import ModelSettings, Settings
+from hermes.domain.settings.settings import HostedAgent, ModelSettings, Settings
+from hermes.domain.toolbox import ToolsetLimit
 from hermes.domain.word import field_names, is_word, replace
-from hermes.state.home.homes import find_home
+from hermes.state.home.homes import agent_home, find_home
 from hermes.state.settings.loader import LoadedSettings, load_settings
-from hermes.state.settings.model_access import model_at, provider_model, with_routing
+from hermes.state.settings.model_access import model_at, model_of, provider_model, with_routing
 
 Message = dict[str, Any]
 _OF_THE_MACHINE = (
@@ -42,6 +44,7 @@ class AgentOptions(TypedDict, total=False):
     """What an `AIAgent` may be told; all of it is optional."""
 
     model: str
+    profile: str | None
     provider: str | Provider
     api_key: str | None
     base_url: str | None
@@ -81,9 +84,29 @@ def machine_settings() -> LoadedSettings:
     return loaded
 
 
+def identity_of(loaded: LoadedSettings, options: AgentOptions) -> Path | None:
+    """The folder of the agent that is meant; a `UserError` if there is none."""
+    profile = options.get("profile")
+    if profile is None:
+        return None
+    return agent_home(find_home(os.environ), AgentId(profile), loaded.settings)
+
+
+def toolsets_of(loaded: LoadedSettings, options: AgentOptions) -> ToolsetLimit:
+    """The program's word counts before that of the agent it is to be like."""
+    hosted = loaded.settings.agents.get(options.get("profile") or MAIN_AGENT) or HostedAgent()
+    enabled, disabled = options.get("enabled_toolsets"), options.get("disabled_toolsets")
+    return ToolsetLimit(
+        enabled=tuple(hosted.enabled_toolsets if enabled is None else enabled),
+        disabled=tuple(hosted.disabled_toolsets if disabled is None else disabled),
+    )
+
+
 def changed_settings(loaded: LoadedSettings, options: AgentOptions, own: Settings) -> Settings:
-    """What the program says, over what its folder says, over what is set on this machine."""
-    machine = loaded.settings
+    """What the program says, over what its folder says, over what is set on this machine (for the agent
+    that it is to be like)."""
+    agent_id = AgentId(options.get("profile") or MAIN_AGENT)
+    machine = loaded.settings.of(agent_id)
     settings = replace(own, **{name: _filled(own, machine, name) for name in _OF_THE_MACHINE})
     agent = settings.agent
     agent = replace(
@@ -122,7 +145,9 @@ def _filled(own: Settings, machine: Settings, name: str) -> Any:
 
 
 def _model_settings(loaded: LoadedSettings, options: AgentOptions) -> ModelSettings:
-    settings, provider, name = loaded.settings.model, options.get("provider"), options.get("model") or ""
+    agent = AgentId(options.get("profile") or MAIN_AGENT)
+    settings, loaded = model_of(agent, loaded), loaded.of(agent)
+    provider, name = options.get("provider"), options.get("model") or ""
     if isinstance(provider, str) and provider != settings.provider:
         settings = provider_model(provider, name, loaded)
     elif name:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ports.world import Backend, Command, CommandResult, FileSearch, ProcessView, World
@@ -297,6 +298,10 @@ async def check_files_go_round(bed: Bed) -> None:
     assert (await bed.run("cat plain.txt")).output == "relative\n"
     listed = [view.path.rpartition("/")[2] for view in await files.list(SESSION, ".")]
     assert listed == ["binary", "empty", "large", "plain.txt", "sub"]
+    for name, size in (("new", 5), ("new-and-large", 3 << 20)):
+        await files.write(SESSION, f"{bed.folder}/modes/{name}", b"x" * size, mode=0o751)
+        found = await files.stat(SESSION, f"{bed.folder}/modes/{name}")
+        assert found is not None and found.mode == 0o751, "a new file has the mode that it is given"
 
 
 async def check_what_files_cannot_do(bed: Bed) -> None:
@@ -388,6 +393,38 @@ async def check_a_flood_stalls_nobody(bed: Bed) -> None:
     await asyncio.wait((flood,))
 
 
+async def check_a_program_calls_the_gateway(bed: Bed) -> None:
+    """Where there is no Python it is refused, never run without anybody who listens."""
+    heard: list[bytes] = []
+
+    async def answer(line: bytes) -> bytes:
+        return b"answer to " + line
+
+    def hear(line: bytes) -> Callable[[], Awaitable[bytes]] | None:
+        heard.append(line)
+        if line == b"bad":
+            raise ValueError
+        return None if line == b"note" else partial(answer, line)
+
+    def calling(text: str) -> Command:
+        return Command(text=text, session=SESSION, timeout=30.0, hear=hear, given=b"begin\n")
+
+    talk = "read -r a; echo $a >&247; read -r b; echo got $b; echo c >&247; sleep 0.2; echo note >&247"
+    try:
+        result = await bed.backend.run(calling(talk), lambda words: None)
+    except UserError as error:
+        assert "Python" in str(error) and (await bed.run("command -v python3")).code != 0
+        return
+    assert (result.output, result.code) == ("got answer to begin\n", 0)
+    assert heard == [b"begin", b"c", b"note"]
+    await bed.backend.run(calling("for n in 1 2 3 4 5 6 7 8; do echo $n >&247; done"), lambda words: None)
+    assert heard[3:] == [b"%d" % number for number in range(1, 9)]
+    assert (await bed.run("echo still here")).output == "still here\n"
+    ended = await bed.backend.run(calling("echo bad >&247; sleep 60; echo late"), lambda words: None)
+    assert (ended.output, ended.timed_out) == ("", False) and ended.code
+    assert (await bed.run("cat; { echo x >&247; } 2>/dev/null || echo closed")).output == "closed\n"
+
+
 async def check_files_in_pieces(bed: Bed) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for number in range(40):
@@ -405,6 +442,19 @@ async def check_files_in_pieces(bed: Bed) -> None:
 
     await _is_refused(files.write(SESSION, path, broken()))
     assert (await files.read(SESSION, path, limit=3)) == bytes(3)
+
+
+async def check_files_are_removed(bed: Bed) -> None:
+    files = bed.backend.files
+    await files.write(SESSION, f"{bed.folder}/real/file", b"words")
+    await bed.run(f"cd {bed.folder}; ln -s real way; ln -s real/file link; mkdir folder")
+    await _is_refused(files.write(SESSION, f"{bed.folder}/way/file", None, follow=False))
+    await _is_refused(files.write(SESSION, f"{bed.folder}/folder", None))
+    await _is_refused(files.write(SESSION, f"{bed.folder}/nothing", None))
+    await files.write(SESSION, f"{bed.folder}/link", None)
+    assert await files.read(SESSION, f"{bed.folder}/real/file") == b"words", "a link is removed, not its file"
+    await files.write(SESSION, f"{bed.folder}/real/file", None, follow=False)
+    assert await files.stat(SESSION, f"{bed.folder}/real/file") is None
 
 
 async def check_links_are_not_followed_unasked(bed: Bed) -> None:

@@ -18,6 +18,7 @@ from hermes.agent.models.roles import ChosenModel
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.app.agents.compression import summariser
 from hermes.app.agents.registry import AgentRegistry
+from hermes.app.agents.rewinding import AgentCheckpoints, able_to_rewind
 from hermes.control.commands.registry import GatewayInfo
 from hermes.control.core import MakeTitle, PersonOf, Runtime
 from hermes.control.gateway import Gateway
@@ -122,12 +123,16 @@ class Journey:
     jobs: JobWorld | None = None
     wrap_store: Callable[[Store], Store] = lambda store: store
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
+    keep: Callable[[Profile, Store], AgentCheckpoints] | None = None
+    """Makes the checkpoints of an agent."""
     is_admin: Callable[[Source], bool] = lambda source: False
     restart: Callable[[], None] | None = None
     check_start: Callable[[], Awaitable[None]] | None = None
+    update: Callable[[], Awaitable[str]] | None = None
     offered: Sequence[str] = ()
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
-    transcribe: Callable[[Attachment], Awaitable[str]] | None = None
+    transcribe: Callable[[Attachment], Awaitable[tuple[str, Usage | None]]] | None = None
+    speak: Callable[[str], Awaitable[tuple[Attachment, Usage | None]]] | None = None
     expand: Callable[[Session, Turn], Awaitable[Expansion]] | None = None
     facts: ModelFacts = field(default_factory=ModelFacts)
     person: PersonOf | None = None
@@ -170,6 +175,7 @@ class Journey:
                     is_admin=self.is_admin,
                     can_restart=self.restart is not None,
                     check_start=self.check_start or _settings_are_fine,
+                    update=self.update,
                     directory=ListedModels(self.offered, self.settings.model.default),
                 ),
                 restart=self.restart or _nobody,
@@ -204,6 +210,11 @@ class Journey:
 
     async def _runtime(self, agent: AgentId) -> Runtime:
         tools = self.tools if self.tools is not None else world_tools(self.world.effect)
+        store = self.store.scoped(agent)
+        profile = Profile(agent=agent, home=self.folder, settings=self.settings)
+        checkpoints = None if self.keep is None else self.keep(profile, store)
+        if checkpoints is not None:
+            tools = checkpoints.dress(tools)
         toolbox = Toolbox(tools, limits=self.limits_of, dress=lambda tool: gate_tool(self.hooks, tool))
 
         async def prompt(session: Session | None, source: Source | None) -> FrozenPrompt:
@@ -211,7 +222,6 @@ class Journey:
             tools = toolbox.freeze(session, source) if frozen.tool_list is None else frozen.tool_list
             return FrozenPrompt(text=frozen.text, tool_list=tools)
 
-        store = self.store.scoped(agent)
         media = MediaFiles(self.folder / "media", store, self.clock)
         compressor = None if self.window is None else self._compressor()
         loop = AgentLoop(
@@ -220,11 +230,10 @@ class Journey:
             model="scripted",
             system=SYSTEM,
             clock=self.clock,
-            limits=self.limits,
+            limits=self.limits or LoopLimits(silence=self.settings.agent.gateway_timeout),
             facts=lambda model: self.facts,
             compressor=compressor,
         )
-        profile = Profile(agent=agent, home=self.folder, settings=self.settings)
         workspace = self.folder / "workspace"
         files = OutgoingFiles(
             media=media,
@@ -233,7 +242,8 @@ class Journey:
         )
         return Runtime(
             profile=profile,
-            agent=self.wrap_agent(loop),
+            agent=self.wrap_agent(able_to_rewind(loop, checkpoints)),
+            checkpoints=checkpoints,
             store=store,
             toolbox=toolbox,
             media=media,
@@ -243,6 +253,7 @@ class Journey:
             prompt=prompt,
             compression=compressor,
             transcribe=self.transcribe,
+            speak=self.speak,
             person=self.person,
             memory_provider=self.memory_provider,
             title=self.title,

@@ -58,7 +58,7 @@ class FakeLoginServer:
         await asyncio.sleep(0)
 
     def login(self, provider: str, *, header: str = "") -> DeviceLogin:
-        dialect: dict[str, str] = {}
+        dialect: dict[str, Any] = {}
         if self.codex:
             dialect = {
                 "poll_url": f"{self.url}/poll",

@@ -36,6 +36,8 @@ class Say:
     usage: Usage | None = None
     """What the service says that it took; without it, the number of records."""
     beat: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
+    model: str = "scripted"
+    """Who the service says has answered."""
 
 
 def say(text: str, *, pieces: int = 1) -> Say:
@@ -102,7 +104,7 @@ class ScriptedModel:
         if reply.hold is not None:
             await reply.hold.wait()
         usage = reply.usage or Usage(prompt=len(request.entries), completion=len(text.split()))
-        yield ModelEnd(calls=reply.calls, ending=reply.ending, usage=usage, model="scripted")
+        yield ModelEnd(calls=reply.calls, ending=reply.ending, usage=usage, model=reply.model)
 
     def _reply(self, request: ModelRequest) -> Say:
         if callable(self._script):

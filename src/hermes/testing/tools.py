@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from hermes.agent.danger.scope import CommandScope
 from hermes.agent.tools import make_tools
+from hermes.agent.tools.code import CodeRules
 from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall, SudoPassword
 from hermes.domain.channels import MessagingPort
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend
 from hermes.domain.ports.world import World as BackendWorld
 from hermes.domain.services import ToolServices
+from hermes.domain.settings.tool_limits import CodeExecution
 from hermes.domain.tool import (
     Approval,
     ApprovalPrompt,
@@ -91,6 +93,7 @@ def tool_services(
     """What the tools of a test's agent work with."""
     rules = CommandRules(scope_in=scope_in, asks=lambda: asks)
     given = {Backend: backend, Recall: recall, CommandRules: rules, ProcessEnded: ended}
+    given[CodeRules] = CodeRules(now=CodeExecution)
     return ToolServices({**given, JobActions: jobs, MessagingPort: post, SudoPassword: sudo})
 
 

@@ -46,7 +46,7 @@ class Talks:
         backend = local_backend(home=folder, environ=os.environ, workspace=folder)
         bench = tool_services(
             backend=backend,
-            recall=recall_from(store, UTC),
+            recall=recall_from(store, "UTC"),
             scope_in=fixed_scope(),
         )
         (self.tool,) = tools_of(bench, "session_search")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
+import threading
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.agent.tools import patch as patching
+from hermes.agent.tools.files import syntax_note
 from hermes.agent.tools.patch import apply_patch
 from hermes.domain.errors import UserError
+from tests.agent.tools.test_tools import Bench
 
 TEXT = "def a():\n    return 1\n\n\ndef b():\n    x = 'it'\n    return 2\n"
 
@@ -62,6 +69,33 @@ def test_a_patch_that_is_there_is_recognised(old: str, new: str) -> None:
     assert apply_patch(once, old, new) == once
 
 
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        ("total = 15\nretries = 4\n", "retries = 3", "5"),
+        ("total = 15\nretries = 4\n", "retries = 3", "retries"),
+        ("total = 15\nretries = 50\n", "retries = 3", "retries = 5"),
+        ("a\nb\n", "zzz", "b"),
+        ("x = 5\nx = 5\n", "x = 3", "x = 5"),
+    ],
+)
+def test_new_text_that_stands_elsewhere_is_not_the_change(text: str, old: str, new: str) -> None:
+    with pytest.raises(UserError, match="old was not found"):
+        apply_patch(text, old, new)
+
+
+def test_a_place_that_is_only_alike_is_changed_although_the_new_text_stands_elsewhere() -> None:
+    text = "if a:\n    retries  =  3\nretries = 5\n"
+    once = apply_patch(text, "retries = 3", "retries = 5")
+    assert once == "if a:\n    retries = 5\nretries = 5\n"
+
+
+def test_a_change_of_blanks_is_not_repeated() -> None:
+    once = apply_patch("if a:\n        x = 1\n", "        x = 1", "    x = 1")
+    assert once == "if a:\n    x = 1\n"
+    assert apply_patch(once, "        x = 1", "    x = 1") == once
+
+
 @given(
     st.text("ab \n", max_size=30),
     st.text("ab\n", min_size=1, max_size=4),
@@ -74,3 +108,81 @@ def test_repeating_never_changes_more(text: str, old: str, new: str) -> None:
     except UserError:
         return
     assert twice == once or old in once
+
+
+# --- large files ---
+
+
+def test_looking_for_the_nearest_place_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    class Counting(difflib.SequenceMatcher[str]):
+        def set_seq1(self, a: object) -> None:
+            sizes.append(len(a))  # type: ignore[arg-type]
+            super().set_seq1(a)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(difflib, "SequenceMatcher", Counting)
+    with pytest.raises(UserError) as caught:
+        apply_patch("var a=1;" + "ab" * 400_000, "ba" * 60 + "Z", "@")
+    assert sizes and max(sizes) <= 200
+    assert len(str(caught.value)) < 1000
+    sizes.clear()
+    monkeypatch.setattr(patching, "_NEAR_SECONDS", -1)
+    with pytest.raises(UserError):
+        apply_patch("some words\n" * 5000, "some other words", "@")
+    assert not any(sizes), "when the time is over, the search ends"
+
+
+def test_every_place_of_a_large_file_is_changed_in_one_pass() -> None:
+    assert apply_patch("a " * 500_000, "a", "b", every=True) == "b " * 500_000
+
+
+@pytest.mark.parametrize("at", [0, 2500, 4999])
+def test_the_difference_in_a_long_file_has_its_line_numbers(at: int) -> None:
+    before = [f"line {n}" for n in range(5000)]
+    after = [*before[:at], "other", *before[at + 1 :]]
+    judged = "\n".join([*difflib.unified_diff(before, after, lineterm="", n=2)][2:])
+    assert patching._difference("\n".join(before), "\n".join(after)) == judged
+    assert "too many lines" in patching._difference("a\n" * 5000, "b\n" * 5000)
+
+
+@pytest.mark.parametrize("change", [{"old": "one", "new": "two"}, {"patch": True}])
+async def test_texts_are_compared_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, str]
+) -> None:
+    bench, threads = Bench(tmp_path), []
+    for name in ("apply_patch", "change_text", "_difference"):
+        real = getattr(patching, name)
+
+        def watched(*args: object, real=real, **more: object) -> object:  # type: ignore[no-untyped-def]
+            threads.append(threading.current_thread())
+            return real(*args, **more)
+
+        monkeypatch.setattr(patching, name, watched)
+    (bench.folder / "a.txt").write_text("one\n")
+    given = {"patch": "*** Update File: a.txt\n-one\n+two\n"} if "patch" in change else change
+    await bench.text("patch", **({"path": "a.txt"} | given))
+    assert len(threads) == 2 and threading.main_thread() not in threads
+    await bench.backend.close()
+
+
+async def test_only_what_is_read_quickly_is_checked() -> None:
+    assert "SyntaxError" in await syntax_note("a.py", "def")
+    assert "JSONDecodeError" in await syntax_note("a.json", "[")
+    assert "TOMLDecodeError" in await syntax_note("a.toml", "a =")
+    assert "nested too deeply" in await syntax_note("a.py", "-" * 50_000 + "1")
+    assert "nested too deeply" in await syntax_note("a.json", "[" * 100_000)
+    for path, text in (
+        ("a.py", "def\n" + "#\n" * 100_000),
+        ("a.json", "[" + " " * 300_000),
+        ("a.toml", "a =\n" + "#\n" * 150_000),
+        ("a.toml", "a." * 20_000),
+    ):
+        assert await syntax_note(path, text) == ""
+
+
+async def test_a_file_that_cannot_be_checked_is_written(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    for size in (50_000, 100_000):
+        assert "Wrote deep" in await bench.text("write_file", path=f"deep{size}.py", content="-" * size + "1")
+    await bench.backend.close()

@@ -56,6 +56,7 @@ class Bench:
             asks=asks,
             ended=lambda context, view: self.ended.append(view),
         )
+        self.services = bench
         self.tools: dict[str, Tool] = {tool.name: tool for tool in tools_of(bench)}
 
     async def use(self, name: str, **arguments: object) -> ToolResult:
@@ -87,9 +88,28 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 # --- the registry ---
 
+SCHEMA_GROUPS = {
+    "skills": "skills",
+    "browser": "browser",
+    "vision": "media",
+    "image_gen": "media",
+    "tts": "media",
+    "homeassistant": "homeassistant",
+}
+"""Toolsets whose schemas are counted together; the others are one group."""
 
-@pytest.mark.parametrize(("skills", "count", "most"), [(False, 12, 6200), (True, 3, 1300)])
-def test_schemas_are_small(skills: bool, count: int, most: int) -> None:
+
+@pytest.mark.parametrize(
+    ("toolset", "count", "most"),
+    [
+        ("", 17, 8500),
+        ("skills", 3, 1300),
+        ("browser", 12, 3200),
+        ("media", 3, 1100),
+        ("homeassistant", 3, 1100),
+    ],
+)
+def test_schemas_are_small(toolset: str, count: int, most: int) -> None:
     schemas = [
         {
             "type": "function",
@@ -100,7 +120,7 @@ def test_schemas_are_small(skills: bool, count: int, most: int) -> None:
             },
         }
         for spec in TOOLS.values()
-        if (spec.toolset == "skills") is skills
+        if SCHEMA_GROUPS.get(spec.toolset, "") == toolset
     ]
     assert len(schemas) == count
     assert len(json.dumps(schemas, separators=(",", ":"), ensure_ascii=False).encode()) <= most
@@ -120,7 +140,9 @@ def test_a_schema_follows_the_signature() -> None:
 
 
 def test_effects_and_company() -> None:
-    effects = {name: (spec.effect, spec.parallel) for name, spec in TOOLS.items()}
+    effects = {
+        name: (spec.effect, spec.parallel) for name, spec in TOOLS.items() if spec.toolset != "browser"
+    }
     assert effects == {
         "read_file": (Effect.READ, True),
         "search_files": (Effect.READ, True),
@@ -137,6 +159,17 @@ def test_effects_and_company() -> None:
         "skill_view": (Effect.READ, True),
         "skills_list": (Effect.READ, True),
         "skill_manage": (Effect.ONCE, False),
+        "web_search": (Effect.READ, True),
+        "web_extract": (Effect.READ, True),
+        "execute_code": (Effect.ONCE, False),
+        "delegate_task": (Effect.READ, False),
+        "notify": (Effect.KEYED, False),
+        "vision_analyze": (Effect.READ, True),
+        "image_generate": (Effect.ONCE, False),
+        "text_to_speech": (Effect.READ, False),
+        "ha_list_entities": (Effect.READ, True),
+        "ha_get_state": (Effect.READ, True),
+        "ha_call_service": (Effect.ONCE, False),
     }
 
 
@@ -153,6 +186,15 @@ async def test_toolsets(bench: Bench) -> None:
         "todo",
         "memory",
         "skills",
+        "web",
+        "code_execution",
+        "delegation",
+        "notify",
+        "browser",
+        "vision",
+        "image_gen",
+        "tts",
+        "homeassistant",
     }
 
 

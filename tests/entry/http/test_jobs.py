@@ -81,6 +81,7 @@ async def test_run_now_and_the_output_file(tmp_path: Path) -> None:
         ({"deliver": "nowhere"}, "no platform"),
         ({"repeat": -3}, "for ever"),
         ({"agent": "nobody"}, "no agent"),
+        ({"agent": "sub"}, "no agent"),
         ({"script": "none.sh"}, "no script"),
         ({"script": "a\0"}, "no script"),
         ({"enabled_toolsets": ["zz"]}, "no toolset “zz”"),
@@ -88,7 +89,8 @@ async def test_run_now_and_the_output_file(tmp_path: Path) -> None:
     ],
 )
 async def test_what_is_refused_changes_nothing(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
-    async with ApiWorld(home=tmp_path / "home", config=KEYS) as api:
+    config = KEYS + "agents: {sub: {mode: subagent}}\n"
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
         heard = await api.post("/api/jobs", {**JOB, **changes})
         assert heard.status == 400 and told in heard.json["error"]["message"]
         assert (await api.get("/api/jobs?include_disabled=true")).json["jobs"] == []

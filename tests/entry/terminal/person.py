@@ -57,8 +57,8 @@ class Person:
     def seen(self) -> str:
         return _CONTROL.sub("", self.raw).replace("\r\n", "\n")
 
-    def resize(self, columns: int) -> None:
-        fcntl.ioctl(self._follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    def resize(self, columns: int, rows: int = 24) -> None:
+        fcntl.ioctl(self._follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.process.send_signal(signal.SIGWINCH)
 
     def keys(self, text: str) -> None:
@@ -92,6 +92,18 @@ class Person:
 
         self._wait(come, texts, patience)
         return self.seen
+
+    def until_all(self, *texts: str) -> None:
+        """Wait until the texts stand, in any order, in what was written since the last wait."""
+
+        def come() -> bool:
+            places = [self.seen.find(text, self._at) for text in texts]
+            if min(places) < 0:
+                return False
+            self._at = max(place + len(text) for place, text in zip(places, texts, strict=True))
+            return True
+
+        self._wait(come, texts)
 
     def _wait(self, come: Callable[[], bool], texts: Sequence[str], patience: float = PATIENCE) -> None:
         end = time.monotonic() + patience
@@ -179,14 +191,15 @@ class Person:
 
 @contextlib.contextmanager
 def at_terminal(
-    home: Path, *words: str, real: str = "", cwd: Path | None = None, **more: str
+    home: Path, *words: str, real: str = "", cwd: Path | None = None, rich: bool = False, **more: str
 ) -> Iterator[Person]:
     """A person who has just started `hermes chat`, with the model of `chat_child.py` or, `real`, by the
-    `main` of this module."""
+    `main` of this module; in the plain chat, unless `rich`."""
     child = [sys.executable, str(CHILD), str(home)]
     command = [sys.executable, "-P", "-c", _REAL.format(real)] if real else child
     # A script finds its modules next to itself; ours are found from the root of the checkout.
     path = f"{ROOT / 'src'}:{ROOT}"
+    words = words if rich else ("--plain", *words)
     more = {"TERM": "xterm-256color", "PYTHONPATH": path, "HERMES_NO_PROBE": "1", **more}
     place = cwd or home.parent / "place"
     place.mkdir(exist_ok=True)

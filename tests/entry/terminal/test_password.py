@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.chat_child import REAL_TOOLS
 from tests.cli.command import ROOT, gateway
+from tests.entry.terminal.glass import READY, Glass
 from tests.entry.terminal.person import Person, at_terminal
 
 PASSWORD = "pw-Rr7-x9Q"
@@ -28,6 +29,39 @@ def approve(person: Person, line: str) -> None:
     person.type(f"run {line}")
     person.until("answer ❯ ")
     person.type("once")
+
+
+@pytest.mark.root
+def test_it_is_asked_for_in_the_rich_chat(tmp_path: Path) -> None:
+    home, programs = tmp_path / "home", tmp_path / "bin"
+    home.mkdir(mode=0o700)
+    programs.mkdir()
+    (programs / "sudo").write_text(SUDO)
+    (programs / "sudo").chmod(0o755)
+    child = [str(ROOT / "tests/cli/words_gateway.py"), str(home)]
+    given = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": f"{programs}:/usr/bin:/bin", REAL_TOOLS: "1"}
+    with gateway(home, script=child, **given), at_terminal(home, rich=True) as person:
+        glass = Glass(person)
+        glass.until("Gateway", "❯")
+        for number, keys, outcome in ((42, f"{PASSWORD}\r", "one 42"), (43, "", "two 43")):
+            person.type(f"run sudo echo {outcome.split()[0]} $(({number - 2} + 2))")
+            glass.until(READY, "⚠ ❯")
+            person.keys("1")
+            if keys:
+                glass.until("The password for sudo (not shown) ❯")
+                person.keys(keys)
+            glass.until(outcome, gone="1. once")
+        person.type("/new")
+        glass.until("New session")
+        person.type("run sudo echo three; echo over")
+        glass.until("New session", READY, "⚠ ❯")
+        person.keys("1")
+        glass.until("(not shown) ❯")
+        person.keys("\x1b")
+        glass.until("No password was given for sudo.")
+        person.type("/quit")
+        assert person.ends() == 0
+    assert PASSWORD not in person.raw
 
 
 @pytest.mark.root

@@ -217,7 +217,8 @@ def test_stop_and_queue_while_it_runs(home: Path) -> None:
         person.type("count")
         person.until("1 2 3")
         person.type("/stop")
-        person.until("Stopped.", "— stopped: stopped by the user —", "❯ ")
+        person.until_all("Stopped.", "— stopped: stopped by the user —")
+        person.until("❯ ")
         person.type("/stop")
         person.until("Nothing is running.", "❯ ")
 

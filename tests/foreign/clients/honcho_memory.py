@@ -12,7 +12,7 @@ from pathlib import Path
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.ports.memory import MemoryScope, TurnExchange
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.settings.honcho import HonchoSettings
+from hermes.domain.settings.memory_providers import HonchoSettings
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.state.memory.honcho import HonchoMemory
 

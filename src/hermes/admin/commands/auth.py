@@ -241,9 +241,14 @@ def _listed(command: CliCommand, provider: str | None) -> list[Credential]:
     """What is stored, behind what stands in the environment."""
     loaded, stored = _loaded(command), _read(command).read()
     every: list[Credential] = []
-    names = [*PROVIDERS, *(one.provider for one in stored.credentials)]
+    named = {
+        **{f"{CUSTOM}:{name}": (entry.key_env,) for name, entry in loaded.settings.providers.items()},
+        **{entry.provider: (entry.key_env,) for entry in loaded.settings.fallback_providers},
+    }
+    names = [*PROVIDERS, *named, *(one.provider for one in stored.credentials)]
     for name in dict.fromkeys(names if provider is None else [provider]):
-        for variable in key_variables(name) if name != CUSTOM else ():
+        usual = key_variables(name) if name != CUSTOM else ()
+        for variable in filter(None, (*named.get(name, ()), *usual)):
             if key := loaded.variable(variable):
                 every.append(stored.rested(Credential.outside(name, variable, Secret(key))))
                 break

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from hermes.admin.process.spawning import GatewayFinder, GatewayNotStarted, Spawn
 from hermes.admin.shell.command import CliCommand, UsageError, declare
+from hermes.domain.ids import AgentId
 from hermes.entry.terminal.door import SessionChoice, TerminalState
 
 _PATIENCE = 3.0
@@ -43,14 +44,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         {
             "-m, --model NAME": "the model for this session",
             "--provider NAME": "the provider of that model",
+            "--agent ID": "talk with this agent",
             "-t, --toolsets A,B": "only these toolsets",
             "-s, --skills A,B": "begin with these skills",
+            "--usage-file FILE": "write what a single message took to this file, as JSON, also if it failed",
         },
     )
-    shown = {"-v, --verbose": "show tools and thoughts, whatever the settings say"}
-    declare(parser, shown, action="store_true")
-    flag = {"--ignore-rules": "begin a session without SOUL.md and the files of the project"}
-    declare(parser, flag, action="store_true")
+    declare(
+        parser,
+        {
+            "-v, --verbose": "show tools and thoughts, whatever the settings say",
+            "-Q, --quiet": "no greeting and no tools; of one message the final answer, and the session's id",
+            "--plain": "a plain chat, line by line, that redraws nothing",
+            "--ignore-rules": "begin a session without SOUL.md and the files of the project",
+        },
+    )
 
 
 def _chat(command: CliCommand) -> int:
@@ -72,8 +80,8 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
             raise UsageError("--resume and --continue cannot be used together.")
         if self.asked.prompt is not None and (self.asked.query is not None or self.final_only):
             raise UsageError("Give the message once: as an argument, or with -q or -z.")
-        if self.asked.provider is not None and not self.asked.model:
-            raise UsageError("--provider needs the model that is meant: --model NAME.")
+        if self.asked.quiet and self.asked.verbose:
+            raise UsageError("--quiet and --verbose cannot be used together.")
         self._check_model()
         words = self._words()
         command = self.command
@@ -96,7 +104,7 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
         if provider or ":" in name:
             from hermes.admin.commands.model import check_model
 
-            asyncio.run(check_model(self.command, name, provider))
+            self.asked.model = asyncio.run(check_model(self.command, name, provider))
 
     # --- what is said ---
 
@@ -110,8 +118,16 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
         return self.interactive and is_terminal(sys.stdout) and not self.final_only
 
     @property
+    def quiet(self) -> bool:
+        """`HERMES_QUIET` is for scripts; who asks for more gets it."""
+        told = self.command.environ.get("HERMES_QUIET", "").strip().lower()
+        return (
+            bool(self.asked.quiet or told not in ("", "0", "false", "no", "off")) and not self.asked.verbose
+        )
+
+    @property
     def final_only(self) -> bool:
-        return self.asked.oneshot is not None
+        return self.asked.oneshot is not None or (self.quiet and not self.is_conversation)
 
     def _words(self) -> str | None:
         """The message that was given; None if a conversation begins without one."""
@@ -141,7 +157,7 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
     @property
     def is_conversation(self) -> bool:
         """Whether somebody stays: then a prompt is only its beginning."""
-        return self.interactive and self.asked.query is None and not self.final_only
+        return self.interactive and self.asked.query is None and self.asked.oneshot is None
 
     @property
     def _model(self) -> str | None:
@@ -154,6 +170,7 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
             latest=self.asked.latest is not None,
             attach=self.is_conversation and self.asked.prompt is None,
             terminal=TerminalState(
+                agent=AgentId(self.asked.agent) if self.asked.agent else None,
                 model=self._model,
                 folder=current_folder(),
                 ignore_rules=self.asked.ignore_rules,

@@ -1,9 +1,10 @@
 """`hermes config`: show, get, set, path, check and apply. Only the last one needs a gateway; the others read
-and write files."""
+and write files. What is about the whole file is in `config_file.py`."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import tempfile
 from enum import StrEnum
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from hermes import plugins
+from hermes.admin.commands import config_file
+from hermes.admin.commands.config_rollback import add_rollback
 from hermes.admin.shell.boundary_lines import boundary_lines
-from hermes.admin.shell.command import CliCommand, Subcommands
+from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
 from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.ids import MAIN_AGENT
@@ -24,9 +27,16 @@ from hermes.plugins import platform_manifests
 from hermes.state.files.subscriptions import WebhookSubscriptions
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.by_key import find_key, set_setting, unset_setting, value_at
-from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, LoadedSettings, check_text, load_settings
+from hermes.state.settings.loader import (
+    CONFIG_FILE,
+    SECRETS_FILE,
+    LoadedSettings,
+    agent_problems,
+    check_text,
+    load_settings,
+)
 from hermes.state.settings.model_access import complete_model, provider_model
-from hermes.state.settings.names import PlatformNames
+from hermes.state.settings.names import BUILT_IN, PlatformNames
 
 PROBLEMS = 1
 
@@ -34,10 +44,11 @@ PROBLEMS = 1
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Read, change and check the settings in config.yaml and .env."
     parser.epilog = "The environment beats .env, .env beats config.yaml. All keys: docs/reference/settings.md"
-    add = Subcommands(parser).add
-    add("show", "Print the settings in effect, as YAML; secrets are shown as ***.", _show)
+    commands = Subcommands(parser)
+    add = commands.add
+    add("show", "Print the settings in effect, as YAML; secrets are shown as ***.", _show, JSON)
     shown = {"key": "a dotted key like agent.max_turns, or a variable like HERMES_MODEL"}
-    add("get", "Print one setting, or one section.", _get, shown)
+    add("get", "Print one setting, or one section.", _get, shown | JSON)
     key = {"key": "a dotted key like agent.max_turns, or a variable like OPENAI_API_KEY"}
     value = {
         "[value]": "the new value; a list is written with commas. A secret may be left out: you are asked"
@@ -45,13 +56,34 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     summary = "Change one setting. Variables in capitals and secrets go to .env, all others to config.yaml."
     add("set", summary, _set, key | value)
     add("unset", "Remove one setting from its file, so that its default takes effect again.", _unset, key)
-    add("path", "Print where config.yaml and .env are.", _path)
+    add("edit", "Edit config.yaml in your editor; it is checked before it is written.", config_file.edit)
+    add(
+        "diff",
+        "List the settings that differ from their default, and where they are set.",
+        config_file.diff,
+        JSON,
+    )
+    add("path", "Print where config.yaml and .env are.", _path, JSON)
+    add("env-path", "Print where .env is.", _env_path)
     add("apply", "Let the running gateway adopt config.yaml and .env as they are now.", _apply)
-    add("check", "Print every problem with its file, its line and its remedy.", _check)
+    add_rollback(commands)
+    add("check", "Print every problem with its file, its line and its remedy.", _check, JSON)
+    options = {"-y, --yes": "do not ask", "--dry-run": "only show what would change"} | JSON
+    summary = "Rename what older versions called otherwise. Comments stay; a copy is kept."
+    add("migrate", summary, config_file.run_migration, options)
+    add("schema", "Print the JSON Schema of config.yaml, for editors.", config_file.schema)
+
+
+def _env_path(command: CliCommand) -> None:
+    command.console.line(str(command.home / SECRETS_FILE))
 
 
 def _path(command: CliCommand) -> None:
-    command.console.line(f"{command.home / CONFIG_FILE}\n{command.home / SECRETS_FILE}")
+    places = {"config": str(command.home / CONFIG_FILE), "secrets": str(command.home / SECRETS_FILE)}
+    if command.asked.json:
+        command.console.json(places)
+    else:
+        command.console.line("\n".join(places.values()))
 
 
 def _show(command: CliCommand) -> None:
@@ -65,7 +97,10 @@ def _get(command: CliCommand) -> None:
 
 
 def _say(command: CliCommand, loaded: LoadedSettings, value: Any) -> None:
-    command.console.out.write(_said(loaded, value))
+    if command.asked.json:
+        command.console.out.write(loaded.secrets.redact(json.dumps(value, indent=2)) + "\n")
+    else:
+        command.console.out.write(_said(loaded, value))
     if loaded.problems:
         command.console.note(f"{len(loaded.problems)} problem(s) in the settings; see: hermes config check")
 
@@ -120,7 +155,7 @@ def _set(command: CliCommand) -> None:
         value = _asked_value(command, platforms)
     home = prepare_home(command.home)
     if key.lower().startswith(("terminal", "routes")):
-        _check_terminal(command, key, value, platforms)
+        check_terminal(command, key, value, platforms)
     written = set_setting(home, key, value, platforms)
     console.line(f"{written.name} is set in {written.file}")
     if written.secret:
@@ -145,7 +180,7 @@ def _warn_of_provider(command: CliCommand, loaded: LoadedSettings, name: str) ->
         command.console.line(f"⚠️ No model answers so: {choice.why}. {choice.hint}")
 
 
-def _check_terminal(command: CliCommand, key: str, value: str, platforms: PlatformNames) -> None:
+def check_terminal(command: CliCommand, key: str, value: str, platforms: PlatformNames = BUILT_IN) -> None:
     """A `UserError` if the gateway would not start with this setting beside the others: tried on a copy."""
     before = {error.message for error in _terminal_errors(command, _loaded(command))}
     with tempfile.TemporaryDirectory(prefix="hermes-") as folder:
@@ -187,6 +222,8 @@ def _unset(command: CliCommand) -> None:
 
 def _apply(command: CliCommand) -> None:
     """What cannot be adopted is refused as a whole: `SettingsError`s are printed by whoever calls this."""
+    for problem in _prefill_problems(command, _loaded(command)):
+        raise UserError(problem, hint="The settings from before count.")
     report, console = open_home(command).ask(apply_settings), command.console
     if not report.generation:
         console.line("No gateway runs here; the settings are correct and take effect when it starts.")
@@ -205,18 +242,26 @@ def _apply(command: CliCommand) -> None:
 
 def _check(command: CliCommand) -> int:
     loaded, console = _loaded(command), command.console
-    found = [*map(str, loaded.problems), *_webhook_problems(command, loaded), *_account_problems(loaded)]
+    found = [
+        *map(str, loaded.problems),
+        *map(str, agent_problems(command.home, loaded.settings)),
+        *_webhook_problems(command, loaded),
+        *_account_problems(loaded),
+    ]
     found += [*_toolset_problems(loaded), *_model_problems(command, loaded)]
     found += [*_http_problems(command, loaded), *_terminal_problems(command, loaded)]
     found += _prefill_problems(command, loaded)
-    for problem in found:
-        console.line(loaded.secrets.redact(problem))
-    for note in loaded.notes:
-        console.line("note: " + loaded.secrets.redact(str(note)))
-    if found:
-        return PROBLEMS
-    console.line("config ok")
-    return 0
+    wrong, older = config_file.migration_notes(command.home) if loaded.has_file else ([], [])
+    found = [loaded.secrets.redact(problem) for problem in (*found, *wrong)]
+    notes = [loaded.secrets.redact(str(note)) for note in (*loaded.notes, *older)]
+    if command.asked.json:
+        console.json({"ok": not found, "problems": found, "notes": notes})
+        return PROBLEMS if found else 0
+    for line in (*found, *(f"note: {note}" for note in notes)):
+        console.line(line)
+    if not found:
+        console.line("config ok")
+    return PROBLEMS if found else 0
 
 
 def _terminal_problems(command: CliCommand, loaded: LoadedSettings) -> list[str]:

@@ -4,10 +4,13 @@ signals. `entry/terminal` draws the conversation."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -15,17 +18,20 @@ from msgspec import Struct
 from hermes.admin.commands.chat import ChatProcess, current_folder, is_terminal
 from hermes.admin.process.spawning import GatewayFinder
 from hermes.domain.errors import UserError
+from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.text import showable
 from hermes.domain.word import replace
 from hermes.entry.terminal.door import GatewayGone, Visit
 from hermes.entry.terminal.remote import GatewayConnection, enter_remote
-from hermes.entry.terminal.talk import folder_notes
+from hermes.entry.terminal.talk import folder_notes, short_folder
+from hermes.state.home.textfile import replace_text
 from hermes.state.settings.fingerprint import settings_fingerprint
 
 if TYPE_CHECKING:
     from hermes.entry.terminal.oneshot import OneShot
     from hermes.entry.terminal.screen import ScreenStyle
     from hermes.entry.terminal.view_plain import PlainView
+    from hermes.entry.terminal.view_rich import RichView
 
 HISTORY_FILE = "terminal_history"
 _SIGNALLED = 128
@@ -41,10 +47,10 @@ async def converse(process: ChatProcess, finder: GatewayFinder, words: str | Non
         line.follow = getattr(door, "follow", line.follow)
 
     try:
+        if process.is_conversation and _can_be_rich(process):
+            return await _converse_richly(process, finder, words)
         async with GatewayConnection(finder.locate) as line:
-            stale = await _renew(process, line)
-            steady = words is not None and not process.watched
-            visit = await enter_remote(line, process.wish(), steady=steady)
+            visit, stale = await _enter(process, line, steady=words is not None and not process.watched)
             greeting, notes = _greeting(process, line.facts, visit, stale)
             talk = TerminalTalk(
                 process=process,
@@ -57,6 +63,87 @@ async def converse(process: ChatProcess, finder: GatewayFinder, words: str | Non
             return await talk.live(join)
     except GatewayGone as gone:
         raise UserError(str(gone)) from gone
+
+
+async def _enter(process: ChatProcess, line: GatewayConnection, *, steady: bool) -> tuple[Visit, bool]:
+    stale = await _renew(process, line)
+    return await enter_remote(line, process.wish(), steady=steady), stale
+
+
+def _can_be_rich(process: ChatProcess) -> bool:
+    """Whether both ends are a terminal that can move its cursor, and nobody asked for the plain chat."""
+    dumb = process.command.environ.get("TERM", "") in ("", "dumb", "unknown")
+    return not dumb and not process.asked.plain and is_terminal(sys.stdout)
+
+
+async def _converse_richly(process: ChatProcess, finder: GatewayFinder, words: str | None) -> int:
+    """The prompt is there before the gateway; whoever leaves meanwhile waits for nothing."""
+    from hermes.entry.terminal.editor import LineHistory
+    from hermes.entry.terminal.view_rich import RichView
+
+    view = RichView(
+        screen=sys.stdout.fileno(),
+        style=_look(process, {}),
+        history=LineHistory(process.command.home / HISTORY_FILE),
+        verbose=process.asked.verbose,
+    )
+    _on_signals(_signals(view))
+    living = asyncio.create_task(view.live(), name="chat")
+    async with contextlib.AsyncExitStack() as stack:
+        entering = asyncio.create_task(_come_in(process, finder, words, view, stack), name="come in")
+        try:
+            await asyncio.wait((living, entering), return_when=asyncio.FIRST_COMPLETED)
+            if entering.done() and entering.exception() is not None:
+                view.leave(0)
+                await living
+                entering.result()
+            return await living
+        finally:
+            for task in (entering, living):
+                task.cancel()
+            await asyncio.wait((entering, living))
+
+
+async def _come_in(
+    process: ChatProcess,
+    finder: GatewayFinder,
+    words: str | None,
+    view: RichView,
+    stack: contextlib.AsyncExitStack,
+) -> None:
+    from hermes.entry.terminal.talk import ChatPlan
+    from hermes.entry.terminal.view_rich import ChatStart
+
+    line = await stack.enter_async_context(GatewayConnection(finder.locate))
+    visit, stale = await _enter(process, line, steady=True)
+    line.hear, line.follow = view.hear, view.follow
+    facts, spell = line.facts, process.command.console.spell
+    _, notes = _greeting(process, facts, visit, stale)
+    session, own = visit.session, visit.agent == MAIN_AGENT
+    model = str(facts.get("model", "")) if own else visit.model
+    display = facts.get("display") or {}
+    greeting = [spell(note) for note in notes if note not in model]
+    folder = current_folder() if session is None else session.workspace
+    shown = [("Model", model), ("Folder", short_folder(folder or ""))]
+    if not own:
+        shown.insert(0, ("Agent", visit.agent))
+    if session is not None:
+        shown.append(("Session", session.title or session.id))
+    if not facts.get("temporary"):
+        shown.append(("Gateway", f"process {facts.get('pid', 0)}"))
+    if problems := int(facts.get("config_problems") or 0):
+        shown.append(("Settings", spell(f"{problems} problem{'s' * (problems > 1)}: hermes config check")))
+    view.join(
+        ChatStart(
+            visit=visit,
+            plan=ChatPlan(first=words, greeting=greeting, spell=spell),
+            title="" if process.quiet else f"Hermes {process.command.version}",
+            facts=shown,
+            display=display,
+            agent=visit.agent,
+            model=(session and session.model) or model.partition(",")[0],
+        )
+    )
 
 
 async def _renew(process: ChatProcess, line: GatewayConnection) -> bool:
@@ -79,7 +166,10 @@ def _greeting(
 ) -> tuple[list[str], list[str]]:
     """What somebody is told who comes in, and what of it a single message is worth."""
     version, pid = str(facts.get("version", "")), facts.get("pid", 0)
-    lines = [f"Hermes {process.command.version}. Model: {facts.get('model', '')}", _HELP]
+    model = facts.get("model", "")
+    if visit.agent != MAIN_AGENT:
+        model = f"{visit.model}. Agent: {visit.agent}"
+    lines = [f"Hermes {process.command.version}. Model: {model}", _HELP]
     notes = []
     if facts.get("model_note"):
         notes.append(str(facts["model_note"]))
@@ -138,7 +228,13 @@ class TerminalTalk(Struct, frozen=True, kw_only=True):
         door = self._chat() if watched else self._one_shot(self.words or "")
         _on_signals(_signals(door))
         join(door)
-        return await door.live()
+        code = await door.live()
+        if (path := self.process.asked.usage_file) and not watched:
+            facts = {"ok": code == 0, **getattr(door, "usage", {})}
+            replace_text(Path(path), json.dumps(facts, indent=2) + "\n", 0o600)
+        if self.process.asked.quiet and not watched and (session := getattr(door, "session", "")):
+            self.process.command.console.note(f"session_id: {session}")
+        return code
 
     def _chat(self) -> PlainView:
         from hermes.entry.terminal.editor import LineHistory
@@ -149,13 +245,13 @@ class TerminalTalk(Struct, frozen=True, kw_only=True):
         once = not self.process.is_conversation
         return PlainView(
             visit=self.visit,
-            screen=Screen(sys.stdout.fileno(), self._look()),
+            screen=Screen(sys.stdout.fileno(), _look(self.process, self.display)),
             keys=sys.stdin.fileno(),
             history=LineHistory(self.process.command.home / HISTORY_FILE),
             plan=ChatPlan(
                 first=self.words,
                 once=once,
-                greeting=[] if once else self.greeting,
+                greeting=[] if once or self.process.quiet else self.greeting,
                 spell=self.process.command.console.spell,
             ),
         )
@@ -169,7 +265,7 @@ class TerminalTalk(Struct, frozen=True, kw_only=True):
         return OneShot(
             text=words,
             visit=self.visit,
-            screen=Screen(sys.stdout.fileno(), replace(self._look(), rich=False)),
+            screen=Screen(sys.stdout.fileno(), replace(_look(self.process, self.display), rich=False)),
             tell=lambda line: self.process.command.console.note(f"hermes: {line}"),
             final_only=self.process.final_only,
             verbose=self.process.asked.verbose,
@@ -185,20 +281,20 @@ class TerminalTalk(Struct, frozen=True, kw_only=True):
         err.flush()
         return await read_line(sys.stdin.fileno())
 
-    def _look(self) -> ScreenStyle:
-        from hermes.entry.terminal.screen import ScreenStyle
 
-        console, terminal = self.process.command.console, is_terminal(sys.stdout)
-        verbose = self.process.asked.verbose
-        rich = terminal and self.process.command.environ.get("TERM", "dumb") != "dumb"
-        return ScreenStyle(
-            rich=rich,
-            colour=console.colour,
-            terminal=terminal,
-            encoding=sys.stdout.encoding or "utf-8",
-            tools=verbose or self.display.get("tool_progress") != "off",
-            thoughts=verbose or self.display.get("show_reasoning") is True,
-        )
+def _look(process: ChatProcess, display: Mapping[str, Any]) -> ScreenStyle:
+    from hermes.entry.terminal.screen import ScreenStyle
+
+    console, terminal = process.command.console, is_terminal(sys.stdout)
+    verbose = process.asked.verbose
+    return ScreenStyle(
+        rich=terminal and process.command.environ.get("TERM", "dumb") != "dumb",
+        colour=console.colour,
+        terminal=terminal,
+        encoding=sys.stdout.encoding or "utf-8",
+        tools=verbose or not (process.quiet or display.get("tool_progress") == "off"),
+        thoughts=verbose or (not process.quiet and display.get("show_reasoning") is True),
+    )
 
 
 def _on_signals(actions: Mapping[signal.Signals, Callable[[], None]]) -> None:
@@ -208,7 +304,7 @@ def _on_signals(actions: Mapping[signal.Signals, Callable[[], None]]) -> None:
             loop.add_signal_handler(number, act)
 
 
-def _signals(door: PlainView | OneShot) -> dict[signal.Signals, Callable[[], None]]:
+def _signals(door: PlainView | RichView | OneShot) -> dict[signal.Signals, Callable[[], None]]:
     actions: dict[signal.Signals, Callable[[], None]] = {
         signal.SIGINT: door.interrupt,
         signal.SIGTERM: lambda: door.leave(_SIGNALLED + signal.SIGTERM),

@@ -33,7 +33,7 @@ _PATIENCE = 600.0
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
     add("list", "List the scheduled jobs.", _list, JSON | {"--all": "paused and completed jobs too"})
-    _options(add("create", "Create a job.", _create, _NEW))
+    _options(add("create", "Create a job.", _create, _NEW | JSON))
     job = {"job": "its id or name"}
     edited = add("edit", "Change a job.", _edit, job)
     edited.add_argument("--schedule", help="when it runs")
@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     _options(edited)
     for name, summary, done in _ACTS:
         add(name, summary, _act, job).set_defaults(doing=name, done=done)
-    add("status", "Show whether a gateway runs the jobs, and what runs next.", _status)
+    add("status", "Show whether a gateway runs the jobs, and what runs next.", _status, JSON)
     ran = add("runs", "List the runs and their results.", _runs, JSON)
     declare(ran, {"[job]": "only runs of this job"}, default="")
     declare(ran, {"-n, --limit N": "how many (20)"}, type=int, default=20)
@@ -74,6 +74,14 @@ def _options(parser: argparse.ArgumentParser) -> None:
     declare(parser, {"--model NAME": "the model for it"})
     declare(parser, {"--toolset NAME": "only this toolset"}, dest="toolsets", action="append")
     declare(parser, {"--workdir FOLDER": "the folder in which its commands run"})
+    declare(parser, {"--quiet-hours HOURS": "like 22:00-07:00: it does not run then (none = always)"})
+    declare(parser, {"--budget AMOUNT": "what it may spend in a day: 0.50 (dollars), 20k tokens"})
+    parser.add_argument(
+        "--notify-only",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="people get only what the agent says through the tool notify",
+    )
     parser.add_argument(
         "--attach-to-session",
         action=argparse.BooleanOptionalAction,
@@ -92,7 +100,10 @@ def _open(command: CliCommand) -> HomeAccess:
 def _create(command: CliCommand) -> None:
     home = _open(command)
     job = home.ask(save_job, agent=command.asked.agent or "", wish=_spec(command))
-    command.console.line(f"{job['id']} “{job['name']}”: {job['schedule_display']}, next {_when(job)}.")
+    if command.asked.json:
+        command.console.json(job)
+    else:
+        command.console.line(f"{job['id']} “{job['name']}”: {job['schedule_display']}, next {_when(job)}.")
     if not home.running:
         command.console.note("No gateway is running, and jobs run only while one is: hermes gateway start")
 
@@ -122,7 +133,12 @@ def _when(job: Facts) -> str:
 def _list(command: CliCommand) -> None:
     jobs, everything = _open(command).ask(list_jobs), command.asked.all
     shown = [job for job in jobs if everything or job["state"] == "scheduled"]
-    none = "No jobs." if everything or not jobs else "No job is scheduled; --all shows the others."
+    first = 'No jobs. Create one: hermes cron create "every 2h" "Look at the news"'
+    none = (
+        command.console.spell(first)
+        if everything or not jobs
+        else "No job is scheduled; --all shows the others."
+    )
     columns = [
         Column("", "JOB", value=itemgetter("id")),
         Column("", "SCHEDULE", value=itemgetter("schedule_display")),
@@ -156,6 +172,10 @@ def _status(command: CliCommand) -> None:
         "nothing: no gateway is running (hermes gateway run, or hermes cron tick)"
     )
     who = "the gateway" if place.running else nothing
+    if command.asked.json:
+        first = min((str(job["next_run_at"]) for job in jobs), default=None)
+        command.console.json({"running": place.running, "jobs": len(jobs), "next": first})
+        return
     command.console.facts([("Run by", who), ("Jobs", str(len(jobs))), ("Next", following)])
 
 

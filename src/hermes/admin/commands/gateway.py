@@ -12,7 +12,7 @@ from hermes.admin.process.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT
 from hermes.admin.process.run import EXIT_RESTART, GatewayProcess
 from hermes.admin.process.spawning import WHILE_USED
 from hermes.admin.process.watchdog import NOTIFY_VARIABLE
-from hermes.admin.shell.command import STATUS, Act, CliCommand, Subcommands, declare, number_to
+from hermes.admin.shell.command import JSON, STATUS, Act, CliCommand, Subcommands, declare, number_to
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,16 +25,30 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("stop", told, _later("process.background", "stop"), every)
     told = "Restart the gateway. Running turns pause and continue afterwards."
     add("restart", told, _later("process.background", "restart"))
+    told = "Make the gateway a service that begins by itself (systemd or launchd), and start it."
+    service = add("install", told, _later("process.service", "install"), _SYSTEM | _INSTALL)
+    declare(service, {"--run-as-user USER": "with --system: who it runs as"})
+    add("uninstall", "Stop and remove the service.", _later("process.service", "uninstall"), _SYSTEM)
     told = "Show what runs on this home; the same as `hermes status`."
     declare(add("status", told, _later("commands.status", "run")), STATUS)
+    add("list", "List your gateways on this machine.", _later("process.background", "list_gateways"), JSON)
     told = "Set up a platform; the same as `hermes platforms setup`."
     setup_arguments(add("setup", told, _later("commands.platforms", "setup")))
-    logs = add("logs", "Show the end of the gateway's log.", _later("process.logs", "show_log"))
+    told = "Show the end of the gateway's log; the same as `hermes logs`."
+    logs = add("logs", told, _later("commands.logs", "show"))
     lines = number_to(1_000_000, least=0)
     declare(logs, {"-n, --lines N": "how many lines (50)"}, type=lines, default=50)
     declare(logs, {"-f, --follow": "follow the log until Ctrl-C"})
+    logs.set_defaults(which="gateway", level=None, since=None, session="", component="", grep="")
 
 
+_SYSTEM = {"--system": "a service of the whole system, which begins with the machine (needs root)"}
+_INSTALL = {
+    "--no-start": "do not start it now",
+    "--allow-sudo": "without the limits that keep commands from using sudo",
+    "--print-only": "only print the file of the service",
+    "--force": "replace another file of that name",
+}
 _RUN = {
     "-v, --verbose": "log every step, for debugging",
     "-q, --quiet": "show only warnings; the log file has everything",

@@ -46,7 +46,7 @@ def _insights(command: CliCommand) -> None:
         command.console.json(msgspec.to_builtins(report))
         return
     if not report.total.calls:
-        command.console.line(f"No model was asked from {report.first} to {report.last}.")
+        command.console.line(f"No model was asked from {report.first} to {report.last}. Ask one: hermes")
         return
     command.print_table([*report.groups, replace(report.total, name="all")], columns)
     command.console.line()

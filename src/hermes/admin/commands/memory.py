@@ -17,8 +17,13 @@ from hermes.domain.text import one_line
 from hermes.entry.memories import edit_memory, forget_memory, list_memory
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.by_key import set_setting
+from hermes.state.settings.loader import load_settings
 
 _LARGEST = 2**62
+_PROVIDERS = {
+    "hindsight": "Its key is HINDSIGHT_API_KEY; your own server is hindsight.api_url.",
+    "honcho": "Its key is HONCHO_API_KEY; your own server is honcho.base_url.",
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,24 +43,74 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     declare(edit, {"[text]": "what it says from now on", "--share": "tell everybody's sessions of it"})
     declare(edit, {"--unshare": "tell only sessions of its person"})
     setup = add("setup", "Install what a memory provider needs, and choose it.", _setup)
-    declare(setup, {"provider": "its name, such as honcho"})
+    declare(setup, {"provider": "its name, such as honcho or hindsight"})
+    add("off", "Do without a memory provider; what is noted in the home stays.", _off)
+    add("status", "Show how much agents remember, and by what.", _show_status, whose | JSON)
+    reset = {"--target TARGET": "memory (what is shared), user (what is of persons) or all (all)"}
+    declare(
+        add(
+            "reset", "Forget everything that an agent remembers.", _reset, whose | {"-y, --yes": "do not ask"}
+        ),
+        reset,
+        choices=("memory", "user", "all"),
+        default="all",
+    )
     forget = add("forget", "Forget an entry, or all about a person.", _forget)
     declare(forget, {"[entry]": "its number"}, type=number_to(_LARGEST))
     declare(forget, whose | {"--person ID": "all about them", "-y, --yes": "do not ask"})
+
+
+def _off(command: CliCommand) -> None:
+    command.asked.provider = "none"
+    _setup(command)
+
+
+def _show_status(command: CliCommand) -> None:
+    entries = _entries(command)
+    settings = load_settings(command.home, command.environ).settings.memory
+    facts = {
+        "provider": settings.provider or "none",
+        "entries": len(entries),
+        "shared": sum(entry.person == EVERYBODY for entry in entries),
+        "persons": len({entry.person for entry in entries} - {EVERYBODY}),
+    }
+    if command.asked.json:
+        command.console.json(facts)
+    else:
+        command.console.facts([(name.capitalize(), str(value)) for name, value in facts.items()])
+
+
+def _reset(command: CliCommand) -> None:
+    target, home = command.asked.target, open_home(command)
+    wanted = [
+        entry
+        for entry in _entries(command)
+        if target == "all" or (entry.person == EVERYBODY) == (target == "memory")
+    ]
+    if wanted and not command.asked.yes:
+        command.console.confirm(f"Forget {len(wanted)} entries permanently?")
+    for entry in wanted:
+        home.ask(forget_memory, agent=_agent(command), entry=entry.id, person=None)
+    command.console.line(
+        f"{len(wanted)} entries are forgotten. {STILL_HELD}" if wanted else "Nothing is noted."
+    )
 
 
 def _setup(command: CliCommand) -> None:
     """Install what a provider needs, if that is missing, and choose it."""
     name = command.asked.provider.lower()
     if name != "none" and not plugins.is_installed(plugins.MEMORY, name):
-        raise UserError(f"There is no memory provider “{one_line(name, 40)}”.", hint="Known: honcho, none.")
+        raise UserError(
+            f"There is no memory provider “{one_line(name, 40)}”.",
+            hint=f"Known: {', '.join(_PROVIDERS)}, none.",
+        )
     extra = FURTHER_EXTRAS.get(name)
     if extra is not None and not is_installed(extra):
         install_extra(extra, name, command.console)
     set_setting(prepare_home(command.home), "memory.provider", name)
     command.console.line(f"memory.provider is {name} from the next start of the gateway on.")
-    if name == "honcho":
-        command.console.line("Its key is HONCHO_API_KEY; your own server is honcho.base_url.")
+    if name in _PROVIDERS:
+        command.console.line(_PROVIDERS[name])
 
 
 def _agent(command: CliCommand) -> str:
@@ -80,7 +135,9 @@ def _list(command: CliCommand) -> None:
         Column("shared"),
     ]
     words = getattr(command.asked, "words", "")
-    none = "Nothing fits." if words else "Nothing is remembered yet."
+    none = (
+        "Nothing fits." if words else "Nothing is remembered yet. Agents note what they are told to remember."
+    )
     command.list(_entries(command, words), columns, none=none)
 
 

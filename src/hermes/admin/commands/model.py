@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,8 +15,9 @@ from hermes.admin.commands.platform_packages import FURTHER_EXTRAS, install_extr
 from hermes.admin.shell.command import CliCommand, declare
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column
+from hermes.admin.shell.picker import PickOption, pick
 from hermes.agent.models.catalogue import SOURCE, ModelCatalogue, trim
-from hermes.agent.models.choose import ModelAccess, ModelChoice, unknown_provider_hint
+from hermes.agent.models.choose import DEMO, ModelAccess, ModelChoice, unknown_provider_hint
 from hermes.agent.models.local import gguf_problem
 from hermes.agent.models.registry import Models
 from hermes.agent.models.servers import NO_PROBE, fetch_json
@@ -28,7 +28,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.models import ModelOption, describe_facts
-from hermes.domain.providers import CUSTOM, LOCAL, PROVIDERS, ProviderAuth, find_provider, split_model
+from hermes.domain.providers import CUSTOM, LOCAL, find_provider, split_model
 from hermes.domain.settings.settings import LOCAL_WINDOW
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
@@ -40,7 +40,6 @@ from hermes.state.settings.loader import LoadedSettings, load_settings
 from hermes.state.settings.model_access import model_routes
 
 _FETCH_SECONDS = 30.0
-_MOST_SHOWN = 40
 _ARGUMENTS = {
     "[name]": "the model, or a part of its name, also as `provider:model`; or a GGUF file; `list` lists them",
     "--provider P": "at this provider",
@@ -72,13 +71,16 @@ def run(command: CliCommand) -> None:
     if asked.name == "list":
         _list(command)
     elif (asked.name or "").lower().endswith(".gguf"):
-        _use_file(command, asked.name)
+        use_file(command, asked.name)
     elif asked.name or asked.provider:
         _adopt(command, asyncio.run(_find(command, asked.name or "", asked.provider or "")))
     elif asked.refresh:
         return
     elif command.console.interactive and not asked.json:
-        _choose(command)
+        from hermes.admin.commands.model_setup import ask_model
+
+        ask_model(command)
+        _tell_gateway(command)
     else:
         _show(command)
 
@@ -88,7 +90,9 @@ def _loaded(command: CliCommand) -> LoadedSettings:
     return load_settings(command.home, command.environ, platforms=platforms)
 
 
-async def _search(command: CliCommand, loaded: LoadedSettings) -> ModelSearch:
+async def make_search(command: CliCommand, loaded: LoadedSettings | None = None) -> ModelSearch:
+    """For the main agent, by the settings of the home."""
+    loaded = loaded or _loaded(command)
     places = ModelPlaces(loaded, SystemClock(), command.home)
     stored = {
         one.provider: one
@@ -113,7 +117,7 @@ async def _search(command: CliCommand, loaded: LoadedSettings) -> ModelSearch:
 
 
 async def _find(command: CliCommand, text: str, provider: str) -> ModelOption:
-    search = await _search(command, _loaded(command))
+    search = await make_search(command)
     option = await search.find(text, provider)
     if option.name in search.aliases:
         raise UserError(
@@ -122,17 +126,21 @@ async def _find(command: CliCommand, text: str, provider: str) -> ModelOption:
     return option
 
 
-async def check_model(command: CliCommand, name: str, provider: str) -> None:
-    """A `UserError` for a model at a provider that there is not; `qwen3:8b` is a name if it is listed."""
+async def check_model(command: CliCommand, name: str, provider: str) -> str:
+    """The name of the model: that of the provider's usual one, if only that is named. A `UserError` for a
+    model at a provider that there is not; `qwen3:8b` is a name if it is listed."""
     loaded = _loaded(command)
     if not provider and (":" not in name or split_model(name, loaded.settings.providers)[0]):
-        return
-    search = await _search(command, loaded)
+        return name
+    search = await make_search(command, loaded)
+    if provider.strip().lower() == DEMO:
+        raise UserError("The demo model serves a whole home.", hint="hermes setup --provider demo")
     if provider:
-        search.provider(provider)
-        return
+        where = search.provider(provider)
+        return name or (await search.find("", where)).name.removeprefix(f"{where}:")
     try:
         await search.find(name)
+        return name
     except UserError as error:
         head = name.partition(":")[0]
         raise UserError(
@@ -158,7 +166,7 @@ def _tell_gateway(command: CliCommand) -> None:
 
 
 def _show(command: CliCommand) -> None:
-    search = asyncio.run(_search(command, _loaded(command)))
+    search = asyncio.run(make_search(command))
     assert search.own is not None
     option, choice = search.describe(""), search.own
     facts = {"model": choice.model, "provider": choice.provider, "why": choice.why, "hint": choice.hint}
@@ -170,7 +178,7 @@ def _show(command: CliCommand) -> None:
         command.console.line(line)
 
 
-def _use_file(command: CliCommand, name: str) -> None:
+def use_file(command: CliCommand, name: str) -> None:
     """A model from a file; what runs it is installed if it is missing."""
     path = Path(name).expanduser().absolute()
     if problem := gguf_problem(str(path)):
@@ -216,7 +224,7 @@ def _known(value: bool | None) -> str:
 
 
 async def _rows_at(command: CliCommand, provider: str) -> list[_Row]:
-    search = await _search(command, _loaded(command))
+    search = await make_search(command)
     return await _rows(search, search.provider(provider) if provider else "")
 
 
@@ -248,59 +256,13 @@ def _refresh(command: CliCommand) -> None:
 # --- asking step by step
 
 
-def _choose(command: CliCommand) -> None:
-    console = command.console
-    search = asyncio.run(_search(command, _loaded(command)))
-    assert search.own is not None
-    console.line(f"Now: {search.own.line}\n")
-    own = [f"{CUSTOM}:{name}" for name in search.loaded.settings.providers if find_provider(name) is None]
-    offered = [*(name for name in PROVIDERS if name != CUSTOM), *own]
-    for number, name in enumerate(offered, 1):
-        missing = search.state(name)
-        spec = find_provider(name)
-        console.line(f"{number:3}. {spec.title if spec else name}{f'  ({missing})' if missing else ''}")
-    provider = _numbered(console.ask("\nWhich provider? Its number or name:"), offered)
-    where = search.provider(provider)
-    if search.state(where):
-        search = _with_key(command, where)
-    rows = asyncio.run(_rows(search, where))
-    for number, row in enumerate(rows[:_MOST_SHOWN], 1):
-        details = describe_facts(row.facts)
-        console.line(f"{number:3}. {row.name}{f'  ({details})' if details else ''}")
-    if len(rows) > _MOST_SHOWN:
-        console.line(f"     and {len(rows) - _MOST_SHOWN} more")
-    name = _numbered(
-        console.ask("\nWhich model? Its number, its name or a part of it:"), [one.name for one in rows]
-    )
-    _adopt(command, asyncio.run(search.find(name, where)))
-
-
-def _numbered(answer: str, offered: Sequence[str]) -> str:
-    if not answer:
-        raise UserError("Nothing was changed.")
-    if answer.isascii() and answer.isdigit() and 1 <= int(answer[:6]) <= len(offered):
-        return offered[int(answer[:6]) - 1]
-    return answer
-
-
-def _with_key(command: CliCommand, provider: str) -> ModelSearch:
-    """The search once the provider has its key, which is asked for and kept in `.env`."""
+def title_of(provider: str) -> str:
     spec = find_provider(provider)
-    if spec is None or not spec.keys or spec.auth is ProviderAuth.NONE:
-        raise UserError(f"{provider} cannot be used yet.", hint=asyncio.run(_missing(command, provider)))
-    also = f" (or leave, and run: hermes auth login {provider})" * (
-        spec.auth is ProviderAuth.OAUTH_DEVICE_CODE
-    )
-    key = command.console.ask(f"The key of {spec.title}{also}; it is not shown:", secret=True)
-    if not key:
-        raise UserError("Nothing was changed.")
-    written = set_setting(prepare_home(command.home), spec.keys[0], key)
-    command.console.line(f"{written.name} is set in {written.file}")
-    search = asyncio.run(_search(command, _loaded(command)))
-    if search.state(provider):
-        raise UserError(f"{spec.title} cannot be used yet.", hint=search.state(provider))
-    return search
+    return spec.title if spec else provider
 
 
-async def _missing(command: CliCommand, provider: str) -> str:
-    return (await _search(command, _loaded(command))).state(provider)
+def pick_model_at(command: CliCommand, search: ModelSearch, where: str) -> str:
+    """A model of a provider, by its name or a part of it."""
+    rows = asyncio.run(_rows(search, where))
+    options = [PickOption(key=row.name, detail=describe_facts(row.facts)) for row in rows]
+    return pick(command.console, "Which model?", options, free=True)

@@ -72,7 +72,7 @@ def _list(command: CliCommand) -> None:
         console.json({"waiting": waiting, "paired": [as_json(person, _PAIRED) for person in people.paired]})
         return
     if not people.paired and not people.waiting:
-        console.line("Nobody is paired, and nobody is waiting.")
+        console.line("Nobody is paired, and nobody is waiting. /pair in a chat makes a code for a person.")
     if people.waiting:
         command.print_table(people.waiting, _WAITING, whole=2)
     if people.waiting and people.paired:

@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -18,18 +18,22 @@ from hermes.admin.shell.output import CliConsole
 from hermes.domain.capabilities import PackageExtra
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
+from hermes.execution.service.checkout import checkout_in_use, passed_on
 
 FURTHER_EXTRAS = {
+    "backup": PackageExtra(name="backup", modules=("pyrage",)),
     "socks": PackageExtra(name="socks", modules=("aiohttp_socks",)),
     "honcho": PackageExtra(name="honcho", modules=("honcho",)),
     "local": PackageExtra(name="local", modules=("xllamacpp",)),
+    "mcp": PackageExtra(name="mcp", modules=("mcp",)),
+    "web": PackageExtra(name="web", modules=("trafilatura", "pypdf", "openpyxl")),
+    "ddgs": PackageExtra(name="ddgs", modules=("ddgs",)),
+    "stt": PackageExtra(name="stt", modules=("faster_whisper",)),
+    "tts": PackageExtra(name="tts", modules=("edge_tts",)),
 }
-"""What is needed for no single platform: proxies, memory providers, models from files."""
+"""What no single platform needs: proxies, memory, models from files, pages, search, speech, MCP servers."""
 _LOCKS = Path(__file__).parents[1] / "extras"
-_MADE_BY_US = "made-by-hermes"
 _PACKAGE = re.compile(r"^([\w.-]+)==", re.MULTILINE)
-_PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
-_PASSED_ON_PREFIXES = ("PIP_", "UV_", "XDG_", "LC_", "HERMES_PYTHON")
 
 
 def is_importable(module: str) -> bool:
@@ -51,7 +55,7 @@ def install_extra(extra: PackageExtra, name: str, console: CliConsole) -> None:
     """Install it, and tell how that goes; `name` is the platform's."""
     count = len(packages_of(extra))
     console.note(f"Installing {count} package{'' if count == 1 else 's'} into {sys.prefix} …")
-    checkout = _checkout()
+    checkout = checkout_in_use()
     why = _install_here(_lock_of(extra)) if checkout is None else _prepare_again(checkout, extra.name)
     importlib.invalidate_caches()
     if why or not is_installed(extra):
@@ -66,17 +70,6 @@ def _lock_of(extra: PackageExtra) -> Path:
     return _LOCKS / f"{extra.name}.lock"
 
 
-def _checkout() -> Path | None:
-    """The checkout whose `./hermes` made this environment."""
-    root, prefix = Path(__file__).parents[4], Path(sys.prefix)
-    try:
-        lock = (prefix / "installed").read_text(encoding="utf-8").strip().partition("/")[2]
-    except OSError:
-        return None
-    ours = (prefix / _MADE_BY_US).exists() and (root / "hermes").is_file()
-    return root if ours and Path(f"/{lock}") == root / "requirements.lock" else None
-
-
 def _prepare_again(root: Path, extra: str) -> str:
     """Let the checkout prepare its environment once more, with one extra more in its list."""
     listed, prefix = Path(f"{sys.prefix}.extras"), Path(sys.prefix)
@@ -87,7 +80,7 @@ def _prepare_again(root: Path, extra: str) -> str:
         (prefix / "stamp").unlink(missing_ok=True)
     except OSError as error:
         return f"{error.filename or listed} cannot be written ({error.strerror})"
-    environ = _passed_on(os.environ) | {"HERMES_VENV": str(prefix)}
+    environ = passed_on(os.environ) | {"HERMES_VENV": str(prefix)}
     done = subprocess.run([root / "hermes", "--version"], env=environ, stdout=subprocess.DEVNULL, check=False)
     if done.returncode or not (prefix / f"extra-{extra}").exists():
         listed.write_text(before, encoding="utf-8")  # else every later set-up would try it again
@@ -107,7 +100,7 @@ def _install_here(lock: Path) -> str:
     done = subprocess.run(
         command,
         cwd=sys.prefix,  # a `pip.py` or `uv.toml` of the current folder is not ours
-        env=_passed_on(os.environ),
+        env=passed_on(os.environ),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
@@ -121,12 +114,3 @@ def _reason(lines: Sequence[str]) -> str:
     texts = [line.strip() for line in lines if line.strip()]
     errors = [text.removeprefix("ERROR: ") for text in texts if text.startswith("ERROR: ")]
     return (errors or texts or ["the installer does not say why"])[-1]
-
-
-def _passed_on(environ: Mapping[str, str]) -> dict[str, str]:
-    """What an installer needs; it runs code of others, so no keys."""
-    return {
-        name: value
-        for name, value in environ.items()
-        if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES) or name.lower().endswith("_proxy")
-    }

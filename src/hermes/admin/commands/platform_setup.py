@@ -63,6 +63,29 @@ class SetupWizard:
         self._write(people)
         return 0
 
+    def run_unasked(self, *, check: bool) -> None:
+        """From the environment alone: tried, then written."""
+        extra = self._manifest.extra
+        if extra is not None and not extra.purpose and not is_installed(extra):
+            install_extra(extra, self._manifest.name, self._console)
+        for field in self._fields(True):
+            variable = self._declared.variable(field.env)
+            if value := self._environ.get(variable):
+                self._answers[variable] = value
+        missing = [
+            self._declared.variable(field.env)
+            for field in self._manifest.settings
+            if field.required and not self._now().find(field.env)
+        ]
+        if missing:
+            hint = "; ".join(f"export {name}=…" for name in missing)
+            raise UserError(f"{self._declared.title} lacks {', '.join(missing)}.", hint=hint)
+        findings = asyncio.run(findings_of(self._now(), self._home)) if check else []
+        bad = next((one for one in findings if not one.good), None)
+        if bad is not None:
+            raise UserError(f"{bad.text} Nothing was changed.", hint=bad.hint)
+        self._write("")
+
     def _install_packages(self) -> None:
         """Before anything is asked, so that nobody answers for nothing."""
         extra = self._manifest.extra

@@ -13,6 +13,7 @@ from hermes.admin.commands.platform_packages import FURTHER_EXTRAS, install_extr
 from hermes.admin.process.home_files import read_state
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.output import CliConsole, Column, facts
+from hermes.admin.shell.picker import PickOption, pick
 from hermes.app.accounts import DeclaredAccount, declared_accounts, make_adapter, state_name
 from hermes.control.commands.menu import menu_entries
 from hermes.domain.adapter import AdapterContext, Finding
@@ -68,7 +69,7 @@ def _list(command: CliCommand) -> None:
 
 
 def _show(command: CliCommand) -> None:
-    declared, console = _find(command), command.console
+    declared, console = find_account(command), command.console
     manifest = declared.manifest
     packages = {name: is_importable(name) for name in manifest.requires}
     settings = [
@@ -115,14 +116,14 @@ def _show(command: CliCommand) -> None:
 def setup(command: CliCommand) -> int:
     from hermes.admin.commands.platform_setup import SetupWizard
 
-    return SetupWizard(command, _find(command)).run(everything=command.asked.all)
+    return SetupWizard(command, find_account(command)).run(everything=command.asked.all)
 
 
 def _install(command: CliCommand) -> None:
     name, console = command.asked.name, command.console
     extra, title = FURTHER_EXTRAS.get(name), name
     if extra is None:
-        manifest = _find(command).manifest
+        manifest = find_account(command).manifest
         extra, title = manifest.extra, manifest.title
     if extra is None:
         console.line(f"{title} needs no further packages.")
@@ -133,7 +134,7 @@ def _install(command: CliCommand) -> None:
 
 
 def _login(command: CliCommand) -> None:
-    declared, console = _find(command), command.console
+    declared, console = find_account(command), command.console
     manifest = declared.manifest
     if not manifest.login:
         raise UserError(f"{declared.title} has no such login.", hint=f"{manifest.docs} says what it needs.")
@@ -157,7 +158,7 @@ def _login(command: CliCommand) -> None:
 
 
 def _test(command: CliCommand) -> int:
-    declared, console = _find(command), command.console
+    declared, console = find_account(command), command.console
     findings = asyncio.run(findings_of(declared, command.home))
     if not command.asked.json:
         return 0 if tell_findings(findings, console) else 1
@@ -168,7 +169,7 @@ def _test(command: CliCommand) -> int:
 
 
 def _describe_app(command: CliCommand) -> None:
-    declared = _find(command)
+    declared = find_account(command)
     manifest, settings = declared.manifest, declared.loaded.settings
     if not manifest.app:
         raise UserError(
@@ -215,15 +216,14 @@ async def findings_of(declared: DeclaredAccount, home: Path) -> list[Finding]:
 def _chosen(manifests: Sequence[Manifest], console: CliConsole) -> str:
     if not console.interactive:
         raise UserError("Which platform?", hint="`hermes platforms list` shows them.")
-    console.table(["NAME", "PLATFORM"], [[one.name, one.title] for one in manifests])
-    return console.ask("Which one?")
+    return pick(console, "Which platform?", [PickOption(key=one.name, label=one.title) for one in manifests])
 
 
 def _loaded(command: CliCommand, manifests: Sequence[Manifest]) -> LoadedSettings:
     return load_settings(command.home, command.environ, platforms=[one.name for one in manifests])
 
 
-def _find(command: CliCommand) -> DeclaredAccount:
+def find_account(command: CliCommand) -> DeclaredAccount:
     """A platform or an account of it, which need not be configured yet."""
     manifests = platform_manifests()
     name = command.asked.name or _chosen(manifests, command.console)

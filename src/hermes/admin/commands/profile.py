@@ -11,12 +11,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from hermes.admin.commands.profile_copies import add_copies, new_home
 from hermes.admin.process.home_files import GATEWAY, hold_home, home_holder, home_in_use
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.output import Column
 from hermes.domain.errors import UserError
-from hermes.domain.settings.settings import NAME_RULE, is_name
-from hermes.domain.text import one_line
+from hermes.domain.settings.settings import NAME_RULE
 from hermes.state.home.homes import (
     ACTIVE_FILE,
     DEFAULT_PROFILE,
@@ -28,6 +28,7 @@ from hermes.state.home.homes import (
     profile_names,
 )
 from hermes.state.home.textfile import replace_text
+from hermes.state.settings.loader import load_settings
 
 REMOVED_FOLDER = ".removed"
 """In `profiles/`. Not a name that a profile can have."""
@@ -42,12 +43,16 @@ class ListedProfile(Struct, frozen=True, kw_only=True):
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Further homes, each with its own settings, conversations and gateway."
-    add = Subcommands(parser).add
+    commands = Subcommands(parser)
+    add = commands.add
     name = {"name": f"its name: {NAME_RULE}"}
     add("list", "List the profiles; the one in use is marked.", _list, JSON)
     add("create", "Create a profile with an empty home.", _create, name)
     known = {"name": "the profile; `default` is the home itself"}
+    add("show", "Show what a profile has.", _show, known | JSON)
+    add("rename", "Give a profile another name.", _rename, {"name": "the profile"} | {"new": "its new name"})
     add("use", "Use a profile from now on, wherever -p and HERMES_PROFILE name no other.", _use, known)
+    add_copies(commands)
     options = {"name": "the profile", "--purge": "delete its data", "-y, --yes": "do not ask"}
     add("remove", "Remove a profile. Its data are moved aside, unless you add --purge.", _remove, options)
 
@@ -81,15 +86,47 @@ def find_current(command: CliCommand) -> Path | None:
 
 def _create(command: CliCommand) -> None:
     root, name = command.home, command.asked.name
-    if not is_name(name):
-        raise UserError(f"A profile cannot be called “{one_line(name, 80)}”.", hint=f"Use {NAME_RULE}.")
-    home = root / PROFILES_FOLDER / name
-    if home.exists():
-        raise UserError(f"There is a profile “{name}” already: {home}", hint=f"Use it: hermes -p {name}")
+    home = new_home(root, name)
     prepare_home(root)
     prepare_home(home)
     command.console.line(f"The profile “{name}” is created: {home}")
     command.console.note(f"Use it once: hermes -p {name} …   From now on: hermes profile use {name}")
+
+
+def _show(command: CliCommand) -> None:
+    home = profile_home(command.home, command.asked.name)
+    settings = load_settings(home, {}).settings
+    holder = home_holder(home)
+    facts = {
+        "name": command.asked.name,
+        "home": str(home),
+        "gateway": "not running" if holder is None else str(holder),
+        "model": settings.model.default or settings.model.provider,
+        "agents": ", ".join(("main", *settings.agents)),
+        "platforms": ", ".join(settings.platforms) or "none",
+    }
+    if command.asked.json:
+        command.console.json(facts)
+    else:
+        command.console.facts([(name.capitalize(), value) for name, value in facts.items()])
+
+
+def _rename(command: CliCommand) -> None:
+    """One step of the file system, while nobody works on the home."""
+    root, name, new = command.home, command.asked.name, command.asked.new
+    if name == DEFAULT_PROFILE:
+        raise UserError(f"The profile “{DEFAULT_PROFILE}” is the home itself.", hint="It keeps its name.")
+    home = profile_home(root, name)
+    place = new_home(root, new)
+    holder = home_holder(home)
+    if holder is not None:
+        raise home_in_use(home, holder)
+    chosen = active_profile(root) == name
+    with hold_home(home, command.name):
+        home.rename(place)
+    if chosen:
+        _choose(root, new)
+    command.console.line(f"The profile “{name}” is called “{new}” now: {place}")
 
 
 def _use(command: CliCommand) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
+from collections import Counter
+from datetime import datetime
 from html import escape
 from pathlib import Path
 
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare, number_to
 from hermes.admin.shell.home import HomeAccess, agents_of, open_home
 from hermes.admin.shell.output import Column, ago, dash, facts
+from hermes.admin.shell.picker import PickOption, pick
 from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
@@ -37,10 +42,11 @@ from hermes.state.home.textfile import replace_text
 from hermes.state.settings.loader import load_settings
 from hermes.stream.wire.socket import read_entry
 
-_NONE_YET = "No sessions yet. A chat with the agent starts one."
+_NONE_YET = "No sessions yet. A chat with the agent starts one: hermes"
 _RESULT_SHOWN = 200
 _FORMATS = ("jsonl", "md", "html")
 _MOST_PRUNED = 10_000
+_MOST_BROWSED = 200
 _HTML = """<!doctype html>
 <html><head><meta charset="utf-8"><title>{title}</title>
 <style>body{{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto}}pre{{white-space:pre-wrap}}</style>
@@ -63,6 +69,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for limited in (listed, searched):
         declare(limited, {"-n, --limit N": "how many (20)"}, type=number_to(100_000), default=20)
     add("show", "Print a conversation.", _show, JSON | named)
+    add("browse", "Choose a conversation from a list, and go on with it.", _browse, agent)
+    add("stats", "Show how many conversations there are, where, and since when.", _stats, JSON | agent)
     summary = "Write a conversation: JSONL (one message in OpenAI format a line), Markdown or HTML."
     exported = add(
         "export", summary, _export, named | {"-o, --output FILE": "write to this file, not stdout"}
@@ -115,6 +123,48 @@ def _list(command: CliCommand) -> None:
         Column("created_at"),
     ]
     command.list(sessions, columns, none=_NONE_YET, whole=2)
+
+
+def _browse(command: CliCommand) -> None:
+    """The chat takes the place of this process."""
+    sessions = _open(command)[0].ask(list_sessions, agent=command.asked.agent, limit=_MOST_BROWSED)
+    if not sessions:
+        command.console.line(_NONE_YET)
+        return
+    if not command.console.interactive:
+        raise UserError("There is no terminal to choose in.", hint="See: hermes sessions list")
+    options = [
+        PickOption(
+            key=one.id, label=one.title or one.id, detail=f"{ago(one.updated_at)}, {one.place or one.owner}"
+        )
+        for one in sessions
+    ]
+    chosen = pick(command.console, "Which conversation?", options)
+    words = [sys.executable, "-P", "-m", "hermes", "--resume", chosen]
+    environ = {**command.environ, "HERMES_HOME": str(command.home)}
+    environ.pop("HERMES_PROFILE", None)
+    command.console.err.flush()
+    os.execve(sys.executable, words, environ)
+
+
+def _stats(command: CliCommand) -> None:
+    sessions = _open(command)[0].ask(list_sessions, agent=command.asked.agent, limit=_MOST_PRUNED)
+    places = Counter((one.place or one.owner or "?").partition(":")[0] for one in sessions)
+    facts = {
+        "sessions": len(sessions),
+        "first": min((one.created_at for one in sessions), default=None),
+        "last used": max((one.updated_at for one in sessions), default=None),
+        **{f"from {place}": count for place, count in places.most_common()},
+    }
+    shown = {
+        name: value.isoformat() if isinstance(value, datetime) else value for name, value in facts.items()
+    }
+    if command.asked.json:
+        command.console.json(shown)
+    elif not sessions:
+        command.console.line(_NONE_YET)
+    else:
+        command.console.facts([(name.capitalize(), str(value)) for name, value in shown.items()])
 
 
 def _search(command: CliCommand) -> None:

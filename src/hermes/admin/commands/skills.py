@@ -13,6 +13,7 @@ from hermes import plugins
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column
+from hermes.admin.shell.picker import PickOption, pick_many
 from hermes.app.agents.skills import AgentSkills
 from hermes.app.egress import AppEgress
 from hermes.app.skill_hub import SkillHub, SkillProposal
@@ -22,6 +23,7 @@ from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.domain.skill import Skill, SkillTrust, check_name, find_skills, pick_skill, slug
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 from hermes.entry.desk import apply_settings
 from hermes.state.home.homes import SKILLS_FOLDER, agent_home, prepare_home
 from hermes.state.home.wholefile import write_whole
@@ -34,11 +36,17 @@ T = TypeVar("T")
 _WHOSE = {"--agent ID": "the agent, if not main"}
 _YES = {"-y, --yes": "do not ask"}
 _FORCE = {"--force": "also if it was changed here, which is lost"}
+_NO_SKILLS = "There are no skills yet. See what there is: hermes skills browse"
 _BEGIN = "1. Say what to do first.\n2. Say how to check that it worked."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    add = Subcommands(parser).add
+    parser.set_defaults(act=_choose, faults=False)
+    parser.description = (
+        "The skills of agents. Without a command it asks which to use, if there is a terminal."
+    )
+    declare(parser, _WHOSE | JSON)
+    add = Subcommands(parser, required=False).add
     add(
         "list",
         "List the skills of an agent.",
@@ -58,8 +66,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("install", "Install a skill, pinned to its digest.", _install, source | _WHOSE | _YES | _FORCE)
     update = add("update", "Update an installed skill, or all; shows what changes.", _update)
     declare(update, {"[name]": "the skill; all if none is named"} | _WHOSE | _YES | _FORCE)
+    add(
+        "check",
+        "Say which installed skills are out of date or changed; exit code 1 if any.",
+        _check,
+        _WHOSE | JSON,
+    )
     name = {"name": "the skill"}
     add("remove", "Remove an installed skill.", _remove, name | _WHOSE | _YES)
+    add("uninstall", "The same as remove.", _remove, name | _WHOSE | _YES)
     platform = {"--platform NAME": "only on this platform or account"}
     add("enable", "Use a skill again.", _enable, name | platform)
     add("disable", "Do without a skill.", _disable, name | platform)
@@ -75,8 +90,12 @@ def _settings(command: CliCommand) -> Settings:
     return load_settings(command.home, command.environ, platforms=names).settings
 
 
+def _agent(command: CliCommand) -> AgentId:
+    return AgentId(getattr(command.asked, "agent", None) or MAIN_AGENT)
+
+
 def _home(command: CliCommand, settings: Settings) -> Path:
-    agent = AgentId(command.asked.agent or MAIN_AGENT)
+    agent = _agent(command)
     if agent != MAIN_AGENT and agent not in settings.agents:
         raise UserError(f"There is no agent “{one_line(agent, 60)}”.")
     return agent_home(command.home, agent, settings)
@@ -94,10 +113,13 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def _skills(command: CliCommand) -> AgentSkills:
+def skills_of(command: CliCommand, *, every: bool = False) -> AgentSkills:
+    """With `every`, those too that are disabled."""
     settings = _settings(command)
+    if every:
+        settings = replace(settings, skills=replace(settings.skills, disabled=()))
     home = _home(command, settings)
-    profile = Profile(agent=AgentId(command.asked.agent or MAIN_AGENT), home=home, settings=settings)
+    profile = Profile(agent=_agent(command), home=home, settings=settings)
     skills = AgentSkills(profile, lambda: settings, SystemClock())
     skills.recover()
     skills.scan()
@@ -119,12 +141,12 @@ def _print(command: CliCommand, skills: list[Skill], none: str) -> None:
 
 
 def _list(command: CliCommand) -> None:
-    skills = _skills(command)
+    skills = skills_of(command)
     if command.asked.faults:
         columns = [Column("folder", "FOLDER"), Column("why", "WHY")]
         command.list(list(skills.faults), columns, none="Every skill can be used.")
         return
-    _print(command, list(skills.all()), "There are no skills.")
+    _print(command, list(skills.all()), _NO_SKILLS)
     if skills.faults and not command.asked.json:
         command.console.note(f"{len(skills.faults)} cannot be used; see: hermes skills list --faults")
 
@@ -132,7 +154,7 @@ def _list(command: CliCommand) -> None:
 def _search(command: CliCommand) -> None:
     words = getattr(command.asked, "words", "")
     offered = _run(_hub(command).search(words))
-    here = find_skills(words, _skills(command).all(), 50) if words else []
+    here = find_skills(words, skills_of(command).all(), 50) if words else []
     every = {skill.name: skill for skill in (*offered, *here)}
     _print(command, list(every.values()), "Nothing fits.")
 
@@ -180,10 +202,22 @@ def _update(command: CliCommand) -> None:
         _decide(command, hub, _run(hub.propose_update(name)))
 
 
+def _check(command: CliCommand) -> int:
+    hub = _hub(command)
+    rows = []
+    for name in sorted(hub.installed.pins()):
+        found = _run(hub.propose_update(name))
+        state = "changed here" if found.changed else "up to date" if found.is_current else "out of date"
+        rows.append({"name": name, "state": state})
+    columns = [Column("name", "SKILL"), Column("state", "STATE")]
+    command.list(rows, columns, none="No skill was installed from anywhere.")
+    return int(any(row["state"] != "up to date" for row in rows))
+
+
 def _remove(command: CliCommand) -> None:
     hub, name = _hub(command), slug(command.asked.name)
     if name not in hub.installed.pins():
-        skill = pick_skill(name, _skills(command).all())
+        skill = pick_skill(name, skills_of(command).all())
         hint = f"Do without it: hermes skills disable {name}"
         hint = hint if skill.trust is SkillTrust.BUNDLED else f"It is your own: delete {skill.folder}"
         raise UserError(f"{name} was not installed.", hint=hint)
@@ -199,6 +233,27 @@ def _enable(command: CliCommand) -> None:
 
 def _disable(command: CliCommand) -> None:
     _toggle(command, disabled=True)
+
+
+def _choose(command: CliCommand) -> None:
+    """Which skills are used, switched at the terminal; without one they are listed."""
+    if not command.console.interactive or command.asked.json:
+        return _list(command)
+    off = {slug(name) for name in _settings(command).skills.disabled}
+    options = [
+        PickOption(key=one.name, detail=one_line(one.description, 120), on=slug(one.name) not in off)
+        for one in skills_of(command, every=True).all()
+    ]
+    if not options:
+        command.console.line(_NO_SKILLS)
+        return
+    before = {option.key for option in options if option.on}
+    after = pick_many(command.console, "Which skills?", options)
+    for name in sorted(before ^ after):
+        command.asked.name, command.asked.platform = name, None
+        _toggle(command, disabled=name in before)
+    if after == before:
+        command.console.line("Nothing was changed.")
 
 
 def _toggle(command: CliCommand, *, disabled: bool) -> None:

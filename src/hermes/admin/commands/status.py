@@ -13,7 +13,8 @@ from typing import Any
 
 from hermes.admin.process.home_files import GATEWAY, LOG_FILE, LockHolder, home_holder, read_state
 from hermes.admin.process.running import find_running
-from hermes.admin.shell.boundary_lines import OWNERS, boundary_lines, settled_lines
+from hermes.admin.process.service import installed_service
+from hermes.admin.shell.boundary_lines import OWNERS, apart_note, boundary_lines, settled_lines
 from hermes.admin.shell.command import STATUS, CliCommand, declare
 from hermes.admin.shell.output import CliConsole, ago
 from hermes.agent.models.choose import DEMO, ModelAccess, ModelChoice, stand_in
@@ -87,10 +88,14 @@ def run(command: CliCommand) -> int:
         pairs.append(("Context", f"{int(model['context_length']):,} tokens"))
     pairs.append(("Approvals", _APPROVALS.get(approvals, approvals)))
     pairs += _sandboxes(held, loaded.settings.terminal.backend)
+    if apart := apart_note(loaded.settings):
+        pairs.append(("Agents apart", apart))
     if running:
         pairs += _platforms(told) + _hooks(told)
     if live is not None:
         pairs += live_pairs(live)
+    if service := installed_service(home, dict(command.environ)):
+        pairs.append(("Service", service))
     pairs.append(("Log", str(home / LOG_FILE)))
     console.facts(pairs)
     if asked.jobs:

@@ -26,7 +26,7 @@ from hermes.admin.process.running import GatewayRefusal, find_running
 from hermes.admin.process.spawning import GatewayNotStarted, last_output, spawn_gateway
 from hermes.admin.shell.command import CliCommand
 from hermes.admin.shell.home import open_home
-from hermes.admin.shell.output import CliConsole
+from hermes.admin.shell.output import CliConsole, Column
 from hermes.domain.errors import UserError
 from hermes.entry.desk import restart_gateway
 from hermes.state.home.homes import INSIDE, prepare_home
@@ -158,6 +158,13 @@ def _stop_all(home: Path, environ: Mapping[str, str], console: CliConsole) -> in
     if not stopped and not failed:
         console.line("None of your gateways is running on this machine.")
     return 1 if failed else 0
+
+
+def list_gateways(command: CliCommand) -> None:
+    """Whatever HOME they were started with."""
+    columns = [Column("pid", "PROCESS"), Column("home", "HOME", str)]
+    none = command.console.spell("No gateway of yours runs. Start one: hermes gateway start")
+    command.list(living_gateways(command.environ), columns, none=none)
 
 
 def _check_own(environ: Mapping[str, str]) -> None:

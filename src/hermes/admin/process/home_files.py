@@ -18,6 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.domain.errors import UserError
+from hermes.state.home.homes import RESTORING
 
 LOCK_FILE = "gateway.lock"
 PID_FILE = "gateway.pid"
@@ -26,6 +27,8 @@ LOG_FILE = "logs/gateway.log"
 OUTPUT_FILE = "logs/gateway.out"
 """What a gateway in the background says before it has a log."""
 GATEWAY = "gateway"
+RESTORE = "hermes backup restore"
+HALF_RESTORED = f"{RESTORING}/ready"
 _LOCK_PATIENCE = 3.0
 
 
@@ -53,7 +56,10 @@ class LockHolder(Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def hold_home(home: Path, what: str) -> Iterator[None]:
-    """Be the one process that works on a home, or say who does. The kernel ends this with the process."""
+    """Be the one process that works on a home, or say who does. The kernel ends this with the process. On
+    a home that is half restored, only what finishes that may work."""
+    if what != RESTORE and (home / HALF_RESTORED).exists():
+        raise UserError(f"A restore of {home} was interrupted.", hint="Finish it: hermes backup restore")
     with _lock_file(home, os.O_RDWR | os.O_CREAT) as descriptor:
         patience = time.monotonic() + _LOCK_PATIENCE
         while not _flock(descriptor, fcntl.LOCK_EX, home):

@@ -31,9 +31,12 @@ def _leave_unread(context: ssl.SSLContext, purpose: ssl.Purpose = ssl.Purpose.SE
 
 def import_aiohttp() -> None:
     """Import aiohttp without reading any certificate. Other contexts, made before or later, read theirs."""
-    load = ssl.SSLContext.load_default_certs
+    load, find = ssl.SSLContext.load_default_certs, ssl.SSLContext.set_default_verify_paths
     ssl.SSLContext.load_default_certs = _leave_unread  # type: ignore[assignment, method-assign]
+    # Of a context that verifies nothing, too.
+    ssl.SSLContext.set_default_verify_paths = _leave_unread  # type: ignore[assignment, method-assign]
     try:
-        import aiohttp  # noqa: F401
+        import aiohttp.web  # noqa: F401
     finally:
         ssl.SSLContext.load_default_certs = load  # type: ignore[method-assign]
+        ssl.SSLContext.set_default_verify_paths = find  # type: ignore[method-assign]

@@ -1,5 +1,4 @@
-"""The log of a gateway: written without secrets to a file that rotates, and shown again by `hermes gateway
-logs`."""
+"""The log of a gateway: written without secrets to a file that rotates, and read again by `hermes logs`."""
 
 from __future__ import annotations
 
@@ -8,21 +7,16 @@ import logging
 import logging.handlers
 import os
 import sys
-import time
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 from hermes.admin.process.home_files import LOG_FILE
-from hermes.admin.shell.command import CliCommand
-from hermes.domain.errors import UserError
 from hermes.state.settings.secrets import RedactingFilter, Secrets
 
 log = logging.getLogger("hermes.app")
 SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT = logging.NOTSET, logging.WARNING, logging.CRITICAL + 1
 _LOG_BYTES = 5_000_000
 _LOG_FILES = 3
-_LOOK_SECONDS = 0.25
 _BITE = 65_536
 
 
@@ -68,21 +62,6 @@ def logging_to(home: Path, secrets: Secrets, level: str, shown: int | None = Non
 # --- reading it ------------------------------------------------------------------------------------
 
 
-def show_log(command: CliCommand) -> None:
-    """The last lines, also those of the file before if the log has just been turned; then what comes."""
-    path, console, follow = command.home / LOG_FILE, command.console, command.asked.follow
-    if not path.exists() and not follow:
-        raise UserError(f"There is no log yet at {path}.", hint="Start the gateway: hermes gateway start")
-    following = LogFollower(path)
-    for line in _last_lines(path, command.asked.lines):
-        console.line(line)
-    while follow:
-        for line in following.news():
-            console.line(line)
-        console.out.flush()
-        time.sleep(_LOOK_SECONDS)
-
-
 class LogFollower:
     """A log as it grows, over the moments at which it is turned; begins at its end."""
 
@@ -110,9 +89,8 @@ class LogFollower:
             return
 
 
-def _last_lines(path: Path, count: int) -> list[str]:
-    lines: deque[str] = deque(maxlen=count)
+def read_lines(path: Path) -> Iterator[str]:
+    """Those of the file before too, if the log has just been turned."""
     for part in (path.with_name(f"{path.name}.1"), path):
         with contextlib.suppress(FileNotFoundError), part.open(encoding="utf-8", errors="replace") as file:
-            lines.extend(line.rstrip("\n") for line in file)
-    return list(lines)
+            yield from (line.rstrip("\n") for line in file)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from hermes.admin.process.heap import give_back, leave_out_cpp, use_one_arena
+from hermes.admin.process.heap import give_back, late_types, leave_out_cpp, use_one_arena
 from hermes.admin.process.home_files import GATEWAY, PID_FILE, STATE_FILE, hold_home
 from hermes.admin.process.late_certificates import import_aiohttp
 from hermes.admin.process.listing import listed
@@ -79,7 +79,8 @@ class GatewayProcess(Struct, frozen=True, kw_only=True):
         """Run until a signal; the exit code. What a person must mend first is raised as a `UserError`."""
         use_one_arena()
         leave_out_cpp()
-        import_aiohttp()
+        with late_types():
+            import_aiohttp()
         prepare_home(self.home)
         with hold_home(self.home, GATEWAY), self._alone(), listed(self.home, self.environ):
             from hermes.app.app import App

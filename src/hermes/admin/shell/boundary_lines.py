@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.world import LOCAL, UNKNOWN_BOUNDARY, Boundary
-from hermes.domain.settings.settings import AUTO
+from hermes.domain.settings.settings import AUTO, Settings
 from hermes.state.home.homes import user_name
 
 _WAITS = "the strongest sandbox that works here; see: hermes doctor"
@@ -29,6 +30,15 @@ def settled_lines(backend: str) -> list[str]:
     if name == AUTO:
         return [f"terminal: {_here()}", f"else: {_WAITS}"]
     return [f"owner and admins: {_here()}"] if name == LOCAL else [f"that of the backend {name}"]
+
+
+def apart_note(settings: Settings) -> str:
+    """What does not keep several agents apart; empty where nothing is to be said."""
+    backends = {settings.of(AgentId(agent)).terminal.backend for agent in (MAIN_AGENT, *settings.agents)}
+    if not settings.agents or not {LOCAL, AUTO} & backends:
+        return ""
+    who = user_name(os.getuid())
+    return f"commands without a sandbox run as {who}, who owns the folders of all agents"
 
 
 def _here() -> str:

@@ -19,7 +19,7 @@ from hermes.admin.shell.output import CliConsole, Column, as_json
 from hermes.domain.errors import UserError
 from hermes.domain.process_mark import own_level
 from hermes.domain.process_rank import RIGHTS, Rank, rank_of
-from hermes.domain.text import showable
+from hermes.domain.text import closest, showable
 from hermes.entry.http.site.owner_socket import lowest_level
 
 _QUIET = logging.NullHandler()
@@ -74,23 +74,51 @@ class UsageError(Exception):
 
 
 class CliParser(argparse.ArgumentParser):
-    """Raises `UsageError` with one sentence instead of ending the process."""
+    """Raises `UsageError` with one sentence instead of ending the process; a mistyped word is told together
+    with the one that was probably meant."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given, formatter_class=argparse.RawDescriptionHelpFormatter)
+        self.set_defaults(parser_of_command=self, name_of_command=self.prog)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{showable(message)}\n{self.format_usage().strip()}\nSee: {self.prog} --help")
 
+    def format_help(self) -> str:
+        from hermes.admin.shell.examples import EXAMPLES
+
+        if shown := EXAMPLES.get(self.prog.removeprefix("hermes "), ()):
+            examples = "".join(f"\n  {line}" for line in shown)
+            self.epilog = f"{self.epilog}\n\nExamples:{examples}" if self.epilog else f"Examples:{examples}"
+        return super().format_help()
+
+    def refuse(self, words: Sequence[str]) -> NoReturn:
+        """Words that no option and no argument takes."""
+        names = [name for action in self._actions for name in action.option_strings]
+        near = next((closest(word.partition("=")[0], names) for word in words if word.startswith("-")), "")
+        hint = f" (did you mean {near}?)" if near else ""
+        self.error(f"unrecognized arguments: {' '.join(words)}{hint}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = [*map(str, action.choices or ())]
+        if choices and value not in choices:
+            near = closest(str(value), choices)
+            hint = f"did you mean {near}?" if near else f"choose from {', '.join(choices)}"
+            raise argparse.ArgumentError(action, f"invalid choice: “{str(value)[:60]}” ({hint})")
+
 
 class Subcommands:
-    """The subcommands of a command. Each has one line of help, which is also its description."""
+    """The subcommands of a command. Each has one line of help, which is also its description. A command that
+    does something by itself is not `required` to have one."""
 
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
-        self._added = parser.add_subparsers(required=True, metavar="COMMAND")
+    def __init__(self, parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+        self._added = parser.add_subparsers(required=required, metavar="COMMAND")
 
     def add(
         self, name: str, summary: str, act: Act, arguments: Mapping[str, str] = NO_ARGUMENTS
     ) -> argparse.ArgumentParser:
         parser = self._added.add_parser(name, help=summary, description=summary)
-        parser.set_defaults(act=act, name_of_command=parser.prog)
+        parser.set_defaults(act=act)
         declare(parser, arguments)
         return parser
 
@@ -145,13 +173,14 @@ def perform(
     # Without a log, what is wrong with a plugin would be printed raw by each command; `plugins list` tells.
     logging.getLogger("hermes.plugins").addHandler(_QUIET)
     parser = CliParser(prog=f"hermes {name}")
-    parser.set_defaults(name_of_command=parser.prog)
     module: Any = import_module(f"hermes.admin.commands.{name.replace('-', '_')}")
     module.arguments(parser)
     try:
-        asked = parser.parse_args(words)
+        asked, unknown = parser.parse_known_args(words)
     except SystemExit:  # argparse has printed its help
         return 0
+    if unknown:
+        asked.parser_of_command.refuse(unknown)
     _check_rank(asked.name_of_command.removeprefix("hermes "))
     command = CliCommand(
         name=asked.name_of_command,

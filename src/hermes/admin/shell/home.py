@@ -23,6 +23,7 @@ from hermes.control.people.routing import route
 from hermes.control.sessions.administration import remove_session
 from hermes.domain.address import Source
 from hermes.domain.capabilities import Capabilities, Manifest
+from hermes.domain.checkpoint import CheckpointView
 from hermes.domain.clock import SystemClock, zone_named
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId, DeliveryId, SessionId
@@ -30,11 +31,12 @@ from hermes.domain.message import Inbound
 from hermes.domain.ports.world import JobWorld
 from hermes.domain.settings.live import LiveSettings, SettingsReport
 from hermes.domain.settings.settings import Profile, Settings
+from hermes.domain.toolsets import check_names
 from hermes.entry.desk import OPERATIONS, OperatorDesk
 from hermes.state.files.aliases import ChannelAliases
 from hermes.state.home.homes import DATABASE_FILE, agent_home, prepare_home
 from hermes.state.settings.loader import LoadedSettings, load_settings
-from hermes.state.store.care.backup import backups_of
+from hermes.state.store.care.backup import backup, backups_of
 from hermes.state.store.care.repair import open_checked
 from hermes.state.store.writer import SqliteStore
 from hermes.stream.wire.socket import decode, encode
@@ -134,8 +136,13 @@ class HomeAccess(Struct, frozen=True, kw_only=True):
             carry=lambda: None,
             apply=partial(_check_settings, loaded),
             restart=_no_gateway,
+            copy_database=self._copy_database,
             print_memory=partial(self._print_memory, courier),
+            tend_checkpoints=partial(self._tend_checkpoints, courier),
         )
+
+    async def _copy_database(self) -> str:
+        return str(await asyncio.to_thread(backup, self.command.home / DATABASE_FILE, SystemClock().now()))
 
     async def _print_memory(self, courier: MessageSender, agent: AgentId) -> None:
         from hermes.app.agents.memory import AgentMemory
@@ -146,13 +153,31 @@ class HomeAccess(Struct, frozen=True, kw_only=True):
         memory = AgentMemory(profile, courier.store.scoped(agent), courier.clock, lambda: settings)
         await memory.print_files()
 
+    async def _tend_checkpoints(
+        self, courier: MessageSender, agent: AgentId, action: str
+    ) -> list[CheckpointView]:
+        from hermes.app.agents.checkpoints import CheckpointStores
+
+        settings = courier.live.now
+        home = agent_home(self.command.home, agent, settings)
+        profile = Profile(agent=agent, home=home, settings=settings)
+        stores = CheckpointStores(
+            profile,
+            courier.store.scoped(agent),
+            courier.clock,
+            lambda: settings.checkpoints,
+            self.command.environ,
+        )
+        return await stores.tend(action)
+
     def _jobs(self, courier: MessageSender, agent: AgentId) -> JobDesk:
         from hermes.app.agents.agent_backends import AgentBackends
         from hermes.app.agents.backends import GatewayBackends
+        from hermes.app.agents.tools import known_names
         from hermes.app.homes import WORKSPACE
         from hermes.app.jobs import HomeJobs
 
-        settings = courier.live.now
+        settings = courier.live.of(agent)
 
         async def world() -> JobWorld:
             home, environ = agent_home(self.command.home, agent, settings), self.command.environ
@@ -160,6 +185,9 @@ class HomeAccess(Struct, frozen=True, kw_only=True):
             await asyncio.to_thread(made.load)
             profile = Profile(agent=agent, home=home, settings=settings)
             return HomeJobs(home, environ, AgentBackends(profile, home / WORKSPACE, made))
+
+        async def check_toolsets(names: Sequence[str]) -> None:
+            check_names(names, known_names(plugins.tools(settings.plugins).toolsets))
 
         rules = JobContext(
             now=courier.clock.now(),
@@ -173,6 +201,7 @@ class HomeAccess(Struct, frozen=True, kw_only=True):
             clock=courier.clock,
             rules=rules,
             world=world,
+            check_toolsets=check_toolsets,
         )
 
 

@@ -21,12 +21,7 @@ from hermes.domain.text import one_line, showable, width
 _GAP = "  "
 _NARROWEST = 8
 _LONGEST_CELL = 400
-_NAMED_COMMAND = re.compile(
-    r"(?<![\w./-])hermes (?=(?:"
-    r"--resume|--continue|-q|access|auth|batch|chat|config|cron|doctor|gateway|grants"
-    r"|handoff|hooks|insights|login|logout|memory|model|outbox|pairing|platforms|plugins|skills"
-    r"|prompt-size|send|sessions|status|trace|webhook)\b)"
-)
+_NAMED_COMMAND = re.compile(r"(?<![\w./-])hermes (?=--resume|--continue|-q|(?!profile\b)[a-z])")
 """A command in a sentence of ours, but for `hermes profile`, which is about all homes."""
 
 
@@ -38,6 +33,8 @@ class CliConsole(Struct, frozen=True, kw_only=True):
     width: int = 0
     colour: bool = False
     interactive: bool = False
+    draws: bool = False
+    """Whether the terminal can move its cursor."""
     hermes: str = "hermes"
     """The command as it reaches the home that is worked on."""
 
@@ -152,7 +149,8 @@ def this_console(environ: Mapping[str, str]) -> CliConsole:
             columns = 80
     colour = terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     interactive = sys.stdin is not None and sys.stdin.isatty() and err.isatty()
-    return CliConsole(out=out, err=err, width=columns, colour=colour, interactive=interactive)
+    draws = environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
+    return CliConsole(out=out, err=err, width=columns, colour=colour, interactive=interactive, draws=draws)
 
 
 class Column(Struct, frozen=True):
@@ -226,12 +224,13 @@ def _wrapped(text: str, columns: int, indent: str = "") -> list[str]:
 
 
 def _row(row: Sequence[str], widths: Sequence[int]) -> str:
-    parts = [_cut(cell, size) for cell, size in zip(row, widths, strict=True)]
+    parts = [cut_to(cell, size) for cell, size in zip(row, widths, strict=True)]
     padded = (part + " " * (size - width(part)) for part, size in zip(parts, widths, strict=True))
     return _GAP.join(padded).rstrip()
 
 
-def _cut(text: str, size: int) -> str:
+def cut_to(text: str, size: int) -> str:
+    """The text in so many columns."""
     if width(text) <= size:
         return text
     while text and width(text) >= size:

@@ -18,6 +18,7 @@ from hermes.agent.context.tokens import fixed_tokens, prompt_tokens, record_toke
 from hermes.domain.border import Border, describe
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
 from hermes.domain.event import Cleared, Entry, Restored, Summarised
+from hermes.domain.late_pattern import late_pattern
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import CompressionResult
 from hermes.domain.session import Session
@@ -47,9 +48,9 @@ _MOST_READ = 1600
 _CHARS = 4
 _WORDS_PER_TOKEN = 0.6
 _STATED = (
-    re.compile(r">\s*(\d[\d,_]{2,9})"),  # Anthropic: what is asked for, and behind it what there is
-    re.compile(r"(?:maximum|max|limit|window|context (?:length|size)|n_ctx)\D{0,40}?(\d[\d,_]{2,9})", re.I),
-    re.compile(r"(\d[\d,_]{2,9})\s*(?:tokens?\s*)?(?:maximum|limit)", re.I),
+    late_pattern(r">\s*(\d[\d,_]{2,9})"),  # Anthropic: what is asked for, and behind it what there is
+    late_pattern(r"(?:maximum|max|limit|window|context (?:length|size)|n_ctx)\D{0,40}?(\d[\d,_]{2,9})", re.I),
+    late_pattern(r"(\d[\d,_]{2,9})\s*(?:tokens?\s*)?(?:maximum|limit)", re.I),
 )
 
 
@@ -287,7 +288,7 @@ class Compressor:
                 hidden, entries, earlier.request, most + 4000, shared=wish.session.owner is None
             ),
             plan=text.open_plan(without_marks(entries), earlier.plan),
-            files=text.changed_files(hidden, earlier.files),
+            files=text.all_changed_files(hidden, earlier.files),
             results=text.child_results(hidden, earlier.results),
             usage=usage,
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hermes.agent.context.transcript_messages import attachment_note, read_object, result_text
+from hermes.agent.context.transcript_messages import attachment_note, result_text
 from hermes.domain.event import (
     Asked,
     Entry,
@@ -24,6 +24,7 @@ from hermes.domain.outside import fence, with_fences
 from hermes.domain.text import one_line
 from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import ToolCall
+from hermes.domain.transcript import changed_files
 
 _MOST_TEXT = 6000
 _HEAD, _TAIL = 4000, 1500
@@ -32,7 +33,6 @@ _MOST_OPENING = 2000
 _MOST_RESULT = 1500
 _MOST_LISTED = 50
 _MOST_RESULTS = 20
-_WRITERS = ("write_file", "patch")
 _OPEN_ITEMS = ("[ ]", "[>]")
 _PLANNER = "todo"
 
@@ -132,15 +132,10 @@ def opening_of(entries: Iterable[Entry], count: int, most: int) -> str:
     return "\n\n".join(said[:count])
 
 
-def changed_files(entries: Iterable[Entry], before: Sequence[str]) -> tuple[str, ...]:
+def all_changed_files(entries: Iterable[Entry], before: Sequence[str]) -> tuple[str, ...]:
     """Those that tools wrote, the latest last."""
-    files = dict.fromkeys(before)
-    for call in _calls(entries):
-        path = read_object(call.arguments).get("path") if call.name in _WRITERS else None
-        if isinstance(path, str) and path:
-            files.pop(path, None)
-            files[one_line(path, 300)] = None
-    return tuple(files)[-_MOST_LISTED:]
+    latest = [one_line(path, 300) for path in changed_files(entries)]
+    return (*(path for path in before if path not in latest), *latest)[-_MOST_LISTED:]
 
 
 def child_results(entries: Iterable[Entry], before: Sequence[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from hermes.domain.event import Summarised
+from hermes.domain.late_pattern import late_pattern
 from hermes.domain.outside import defused
 
 _BEFORE = (
@@ -15,7 +16,7 @@ _BEFORE = (
 _AFTER = "[End of the summary. The conversation goes on here.]"
 _PLAN = "[Your plan, as far as it is open:]"
 _REQUEST = "[Asked for and not answered yet. Go on with this, and with nothing older:]"
-_FORGED = re.compile(
+_FORGED = late_pattern(
     r"[\[［⟦【〔](?=\s{0,8}(?:What\s+was\s+said|Your\s+plan|Asked\s+for\s+and))", re.IGNORECASE
 )
 

@@ -400,8 +400,14 @@ def _as_record(earlier: EarlierMessage) -> Record:
 
 
 def is_image(attachment: Attachment) -> bool:
-    """Whether the model can be shown it: an image that was fetched, or that has an address on the web."""
-    if attachment.kind is not MediaKind.IMAGE or attachment.problem or attachment.pending:
+    """Whether the model can be shown it: an image that was fetched, or that has an address on the web. One
+    that it had made is shown to the person."""
+    if (
+        attachment.kind is not MediaKind.IMAGE
+        or attachment.problem
+        or attachment.pending
+        or attachment.outgoing
+    ):
         return False
     return attachment.sha256 is not None or is_on_the_web(attachment)
 

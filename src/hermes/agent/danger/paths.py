@@ -191,6 +191,13 @@ def read_fault(path: str, place: CommandScope) -> str:
     return "ignored" if place.ignored and is_ignored(path, place.workspace, place.ignored) else ""
 
 
+def is_sealed(path: str, homes: FolderRules, *, writing: bool) -> bool:
+    """Whether it is another agent's, or the gateway's."""
+    if not _is_inside(path, homes.sealed) or _is_inside(path, homes.own):
+        return False
+    return _is_closed(path, homes, writing=writing)
+
+
 def holds_home(path: str | None, place: CommandScope) -> bool:
     """Whether a home is in this folder: who takes the folder whole takes the home along."""
     return path is not None and any(_leads(path, home, down=True) for home in place.homes.closed)

@@ -82,6 +82,12 @@ class CommandScope(Struct, frozen=True, kw_only=True):
 
         return write_fault(path, self)
 
+    def is_sealed(self, path: str, *, writing: bool) -> bool:
+        """Whether it is another agent's, or the gateway's, so that file tools never reach it."""
+        from hermes.agent.danger.paths import is_sealed
+
+        return bool(self.homes.sealed) and is_sealed(path, self.homes, writing=writing)
+
     def denies(self, command: str) -> bool:
         return _fits(command, self.deny)
 

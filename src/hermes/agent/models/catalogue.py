@@ -82,8 +82,18 @@ def _line(provider: str, name: str, model: Mapping[str, Any]) -> Iterator[str]:
     }
     flags = "".join(mark for key, mark in _FLAGS.items() if held[key])
     values = [limit.get("context"), limit.get("output"), flags, *map(cost.get, _PRICES)]
-    cells = ["" if value is None else str(value) for value in (*values, model.get("release_date"))]
-    yield "\t".join([provider, name, *cells])
+    values += [model.get("release_date"), _long(cost)]
+    cells = ["" if value is None else str(value) for value in values]
+    yield "\t".join([provider, name, *cells]).rstrip("\t")
+
+
+def _long(cost: Mapping[str, Any]) -> str | None:
+    """From how many tokens on a prompt costs more, and what it and its answer cost then."""
+    for tier in cost.get("tiers") or ():
+        size = _part(tier, "tier") if isinstance(tier, dict) else {}
+        if size.get("type") == "context" and tier.get("input") is not None:
+            return f"{size.get('size')} {tier['input']} {tier.get('output', '')}"
+    return None
 
 
 def _part(model: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -175,7 +185,7 @@ def _day(text: str) -> str:
 
 def _read(line: str) -> KnownModel:
     """A line of the catalogue; a cell that cannot be read is unknown."""
-    name, window, output, flags, *prices, release = (line.split("\t") + [""] * 9)[1:10]
+    name, window, output, flags, *prices, release, long = (line.split("\t") + [""] * 10)[1:11]
     bare = name.rpartition("/")[2].replace(".", "-")
     facts = ModelFacts(
         window=_number(window, int) or None,
@@ -184,6 +194,9 @@ def _read(line: str) -> KnownModel:
         cache_floor=next((floor for start, floor in _FLOORS.items() if bare.startswith(start)), None),
     )
     given = dict(zip(_PRICES.values(), (_number(price, float) for price in prices), strict=True))
+    after, *more = (long.split(" ") + [""] * 3)[:3]
+    given["long_after"] = _number(after, int)
+    given |= zip(("price_long_in", "price_long_out"), (_number(price, float) for price in more), strict=True)
     return KnownModel(name=name, facts=replace(facts, **given), release=release)
 
 

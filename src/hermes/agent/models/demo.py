@@ -21,10 +21,7 @@ from hermes.domain.tool import ToolCall
 from hermes.domain.usage import Usage
 from hermes.domain.word import replace
 
-FOOTER = (
-    "— Offline demo model, not an AI. For a real one set OPENAI_API_KEY or OPENROUTER_API_KEY, or start "
-    "Ollama, then start Hermes again."
-)
+FOOTER = "— Offline demo model, not an AI. For a real one: hermes setup (or start Ollama, then Hermes again)."
 HELP = """I follow a few fixed rules and use the real tools. Try:
 
 - `list files` or `what is here`

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
@@ -37,11 +38,12 @@ def dump(value: object) -> bytes:
 
 
 class EncodedTools:
-    """Tools that a format encoded before, by their identity: they are the same objects in every request."""
+    """Tools that a format encoded before, by their identity: they are the same objects in every request. It
+    keeps none alive: an agent that is let go takes its tools along."""
 
     def __init__(self, encode: Callable[[Tool], dict[str, object]]) -> None:
         self._encode = encode
-        self._encoded: dict[int, tuple[Tool, bytes]] = {}
+        self._encoded: dict[int, tuple[weakref.ref[Tool], bytes]] = {}
 
     def __call__(self, tools: Sequence[Tool]) -> list[bytes]:
         return [self._one(tool) for tool in tools]
@@ -51,7 +53,9 @@ class EncodedTools:
         if known is None:
             if len(self._encoded) >= _MOST_TOOLS:
                 self._encoded.clear()
-            known = self._encoded[id(tool)] = (tool, dump(self._encode(tool)))
+            ident = id(tool)
+            gone = weakref.ref(tool, lambda _: self._encoded.pop(ident, None))
+            known = self._encoded[ident] = (gone, dump(self._encode(tool)))
         return known[1]
 
 

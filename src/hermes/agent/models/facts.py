@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from hermes.agent.models.catalogue import ModelCatalogue
+from hermes.domain.late_pattern import late_pattern
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.providers import CUSTOM, find_provider
 from hermes.domain.settings.settings import ModelFactSettings, ModelSettings
 from hermes.domain.word import field_names, replace
 
-_NOTHING_TO_PAY = ModelFacts(price_in=0.0, price_out=0.0, price_cache_read=0.0, price_cache_write=0.0)
 _PRICES = ("price_in", "price_out", "price_cache_read", "price_cache_write")
 _LEAST_LIMIT = 512
 # The words of OpenAI and vLLM ("maximum context length is 8192 tokens"), Anthropic ("210000 tokens > 200000
 # maximum"), Gemini ("maximum number of tokens allowed (1048576)"), llama.cpp ("context size (4096 tokens)").
 _LIMITS = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    late_pattern(pattern, re.IGNORECASE)
     for pattern in (
         r"maximum context length (?:is|of) (\d{3,8})",
         r"> (\d{3,8})",
@@ -49,8 +50,11 @@ def model_facts(
     facts = catalogue.facts(provider.removeprefix(f"{CUSTOM}:") if spec is None else spec.facts, name)
     if local:
         facts = replace(facts, window=None, max_output=None, cache_floor=None)
-    if local or (spec is not None and spec.included):
-        facts = replace(facts, **{price: getattr(_NOTHING_TO_PAY, price) for price in _PRICES})
+    # openrouter.ai/docs/faq: the variant `:free` of a model costs nothing.
+    is_free = provider == "openrouter" and name.endswith(":free")
+    if local or is_free or (spec is not None and spec.included):
+        free: Mapping[str, Any] = {**dict.fromkeys(_PRICES, 0.0), "long_after": None}
+        facts = replace(facts, **free)
     if window is not None:
         facts = replace(facts, window=window)
     if own.context_length is not None and name in ("", own.default):

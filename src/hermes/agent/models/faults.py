@@ -15,22 +15,23 @@ from email.utils import parsedate_to_datetime
 from msgspec import Struct, field
 
 from hermes.domain.errors import FaultKind, ModelFault
+from hermes.domain.late_pattern import late_pattern
 from hermes.domain.text import one_line
 
 MOST_ERROR_BYTES = 64 * 1024
 _LONGEST_WAIT = 366 * 86_400.0
-_KEYS = re.compile(r"\b(?:sk|pk|key|tok|gsk|xai|AIza)[-_A-Za-z0-9*.]{6,}", re.IGNORECASE)
-_BEARER = re.compile(r"(?i)\bbearer\s+\S+")
+_KEYS = late_pattern(r"\b(?:sk|pk|key|tok|gsk|xai|AIza)[-_A-Za-z0-9*.]{6,}", re.IGNORECASE)
+_BEARER = late_pattern(r"(?i)\bbearer\s+\S+")
 _RETRY_INFO = "RetryInfo"
-_NO_QUOTA = re.compile(r"\blimit: 0\b")
-_SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
+_NO_QUOTA = late_pattern(r"\blimit: 0\b")
+_SECONDS = late_pattern(r"(\d{1,9}(?:\.\d{1,9})?)s")
 _OVERLOADED = frozenset({429, 502, 503, 529})
 _ANSWERED = frozenset(range(600)) - _OVERLOADED
 """Statuses of a service that looked at the request; 0 is an error in a body that names no status."""
 
 
 def _sentence(*words: str) -> re.Pattern[str]:
-    return re.compile("|".join(words), re.IGNORECASE)
+    return late_pattern("|".join(words), re.IGNORECASE)
 
 
 class FaultRule(Struct, frozen=True, kw_only=True):

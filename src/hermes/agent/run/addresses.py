@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
-from hermes.domain.hosts import leads_inside, plain_host
+from hermes.domain.hosts import leads_inside, plain_host, read_host
 from hermes.domain.late_pattern import late_pattern
 
 
@@ -125,6 +125,22 @@ def host_of(url: str) -> str:
         return ""
 
 
+def taken_address(given: str) -> tuple[str, str] | None:
+    """What a client takes something for that it is given as an address, in its one spelling, and its host as
+    it is written: https:// is put before it if it has no scheme. None if that cannot be told."""
+    url = given.strip() if "://" in given else f"https://{given.strip()}"
+    try:
+        parts = urlsplit(url)
+        host, port = read_host(parts.hostname or ""), parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in ("http", "https") or "@" in parts.netloc or "\\" in url:
+        return None
+    place = f"[{host}]" if ":" in host else host
+    behind = parts._replace(netloc=place if port is None else f"{place}:{port}")
+    return behind.geturl(), plain_host(parts.hostname or "")
+
+
 def is_page(url: str) -> bool:
     """Whether there is something behind the host."""
     return re.search(r"[^/\\:][/?#\\]", url) is not None
@@ -163,6 +179,8 @@ def carries_data(url: str, limits: AddressLimits = STRICT) -> bool:
     if parts.scheme in _NAMED:
         return _named_carries(url, parts, limits)
     if user and user != "git" and (strict or _is_opaque(unquote(user), 8, limits)):
+        return True
+    if strict and ":" in host:  # half of an IPv6 address is whatever its owner likes
         return True
     # Signs that only look like a slash are part of the host.
     below = host.split(".")[: -2 if _HOST.fullmatch(host) else None]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 
-from hermes.agent.run.addresses import carries_data, host_of
+from hermes.agent.run.addresses import carries_data, host_of, taken_address
 from hermes.agent.run.links import urls_in
 from hermes.agent.run.taint import has_read_outside, is_named, named_hosts
 from hermes.domain.border import Border
@@ -22,6 +23,7 @@ from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.tools")
 NOT_JUDGED = "Not run: {name} could not say what it needs first ({error})."
+_FOR_ADDRESSES = re.compile(r"(.*_)?urls?", re.IGNORECASE)
 AFTER_OUTSIDE = "Asked because words from outside were read before, and you did not name where it leads."
 
 
@@ -49,11 +51,31 @@ def may_ask(tool: Tool) -> bool:
 
 def _ask_for_links(tool: Tool, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
     """A tool that only reads may still carry data away in an address."""
-    words = json.dumps(arguments, ensure_ascii=False)
-    hosts = tuple(host_of(url) for url in urls_in(words) if carries_data(url))
+    hosts: list[str] = []
+    for text, is_address in _texts(arguments):
+        if not is_address:
+            hosts += (host_of(url) for url in urls_in(f'"{text}"') if carries_data(url))
+        elif (taken := taken_address(text)) is None or carries_data(taken[0]):
+            hosts.append("" if taken is None else taken[1])
     if not hosts:
         return None
-    return ApprovalPrompt(text=f"{tool.name} {words}", digest=f"{tool.name}:{words}", hosts=hosts)
+    words = json.dumps(arguments, ensure_ascii=False)
+    return ApprovalPrompt(text=f"{tool.name} {words}", digest=f"{tool.name}:{words}", hosts=tuple(hosts))
+
+
+def _texts(value: object, name: str = "") -> Iterator[tuple[str, bool]]:
+    """Every text in the arguments of a call, and whether it is taken for an address whatever it looks like.
+    `url` is one without a scheme, too; `image_url` may be a path or data then."""
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield str(key), False
+            yield from _texts(one, str(key))
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one, name)
+    elif text := str(value).strip():
+        kind = _FOR_ADDRESSES.fullmatch(name)
+        yield text, kind is not None and (not kind[1] or text.lower().startswith(("http:", "https:")))
 
 
 async def is_granted(run: Run, standing: StandingGrants, ask: ApprovalPrompt) -> bool:

@@ -10,6 +10,7 @@ asked for together, in one commit, and the answers are their results, in whateve
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 
@@ -17,6 +18,7 @@ from msgspec import Struct
 
 from hermes.agent.call_repair import read_arguments
 from hermes.agent.run.approval import approval_prompt, is_granted
+from hermes.agent.run.children import child_of, children_result
 from hermes.agent.run.delta_queue import DeltaQueue
 from hermes.agent.run.dispatch import Dispatcher, tell_broken, waiting_for
 from hermes.agent.run.links import without_links
@@ -37,7 +39,16 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import new_question_id
 from hermes.domain.ports.agent import Run
-from hermes.domain.tool import ChildTask, Clarification, ClientCall, Effect, Tool, ToolCall, Waiting
+from hermes.domain.tool import (
+    ChildTask,
+    ChildTasks,
+    Clarification,
+    ClientCall,
+    Effect,
+    Tool,
+    ToolCall,
+    Waiting,
+)
 from hermes.domain.transcript import CallState, TurnView
 from hermes.domain.word import replace
 
@@ -47,10 +58,10 @@ UNKNOWN_OUTCOME = (
     "Check the state before you try again."
 )
 NO_RESULT = "The client gave no result for this call."
-NOT_FINISHED = "The task was not finished."
 NO_ANSWER = "Nobody answered. Silence is not consent: do not go on as if it had been allowed."
 CALLS_AT_ONCE = 8
 _ANSWERS = (Verdict.ONCE.value, Verdict.SESSION.value, Verdict.ALWAYS.value, Verdict.DENY.value)
+_AS_BEFORE = "a person, before it asked for more"
 _ONCE_ONLY = (Verdict.ONCE.value, Verdict.DENY.value)
 
 
@@ -78,20 +89,29 @@ class CallRunner(Struct, kw_only=True):
         if not running:
             self.asked = True
             return
-        results: DeltaQueue[ToolFinished | ToolOutput] = DeltaQueue()
-        left = len(running)
+        results: _Results = DeltaQueue()
+        left, questions = len(running), []
         for state in running:
             self._spawn(state, results)
         async for item in results:
             if isinstance(item, ToolOutput):
                 yield item
                 continue
-            yield (item,)
+            if isinstance(item, _InnerStart):
+                yield (item.record,)
+                item.kept.set()
+                continue
             left -= 1
+            if isinstance(item, Asked):  # a turn that waits has nothing else going on
+                questions.append(replace(item, text=_shown(self.run, item.text)))
+            else:
+                yield (item,)
             if not left:
-                return
+                break
+        if questions:
+            yield tuple(questions)
 
-    def _spawn(self, state: CallState, results: DeltaQueue[ToolFinished | ToolOutput]) -> None:
+    def _spawn(self, state: CallState, results: _Results) -> None:
         call, started = state.call, state.started
         unknown = started is not None and started.effect is Effect.ONCE
 
@@ -101,8 +121,23 @@ class CallRunner(Struct, kw_only=True):
 
         self.run.scope.spawn(self._perform(state, results), f"tool {call.name}", broke)
 
-    async def _perform(self, state: CallState, results: DeltaQueue[ToolFinished | ToolOutput]) -> None:
-        results.put(await self.dispatcher.perform(state, results.put))
+    async def _perform(self, state: CallState, results: _Results) -> None:
+        async def keep(record: ToolStarted) -> None:
+            start = _InnerStart(record=record, kept=asyncio.Event())
+            results.put(start)
+            await start.kept.wait()
+
+        results.put(await self.dispatcher.perform(state, results.put, keep))
+
+
+class _InnerStart(Struct, frozen=True, kw_only=True):
+    """A call that a running one is about to make, and what is set once that is on disk."""
+
+    record: ToolStarted
+    kept: asyncio.Event
+
+
+_Results = DeltaQueue[ToolFinished | Asked | ToolOutput | _InnerStart]
 
 
 class _Group:
@@ -134,7 +169,8 @@ class _Group:
         return sorted(records, key=_place)
 
     async def _open_all(self, states: list[CallState]) -> list[Record]:
-        return [await self._open(state) for state in states if state.asked is None or state.answered]
+        due = [state for state in states if state.asked is None or state.answered]
+        return [record for state in due for record in await self._open(state)]
 
     async def _gather(self, open_states: list[CallState]) -> None:
         to_run = 0
@@ -174,24 +210,34 @@ class _Group:
         except UserError:
             return False
 
-    async def _open(self, state: CallState) -> Record:
+    async def _open(self, state: CallState) -> list[Record]:
         call = state.call
         asked, answered = state.asked, state.answered
-        if asked is not None and answered is not None and asked.kind is not QuestionKind.APPROVAL:
-            return _result(call, asked.kind, answered)  # whatever became of the tool meanwhile
+        begun = asked is not None and bool(asked.kept)
+        settled = answered is not None and not (begun and answered.verdict is Verdict.REPLY)
+        if asked is not None and answered is not None and asked.kind is not QuestionKind.APPROVAL and settled:
+            return [_result(state, asked.kind, answered)]  # whatever became of the tool meanwhile
         fault = self._fault(call)
         if fault:
-            return ToolFinished(call=call.id, text=fault, failed=True)
+            return [ToolFinished(call=call.id, text=fault, failed=True)]
         tool = self._bench.tools[call.name]
+        if begun and answered is not None:
+            allowed = _AS_BEFORE if state.allowed else ""
+            return [replace(_start(self._run, call, tool), approved=allowed, digest=state.allowed)]
         if answered is not None:
-            return _start(self._run, call, tool) if answered.verdict.allows else _refused(call, answered)
+            return [_start(self._run, call, tool) if answered.verdict.allows else _refused(call, answered)]
         try:
             wanted = waiting_for(self._run, tool, read_arguments(call.arguments) or {})
+            if isinstance(wanted, ChildTask):
+                wanted = ChildTasks(tasks=(wanted,))
+            if isinstance(wanted, ChildTasks):
+                tasks = [child_of(self._run, self._bench, tool, task) for task in wanted.tasks]
+                return [_asked_outside(self._run, call, task) for task in tasks]
             if wanted is not None:
-                return _asked_outside(self._run, call, wanted)
-            return await _approval(self._run, call, self._bench) or _start(self._run, call, tool)
+                return [_asked_outside(self._run, call, wanted)]
+            return [await _approval(self._run, call, self._bench) or _start(self._run, call, tool)]
         except UserError as error:
-            return ToolFinished(call=call.id, text=str(error), failed=True)
+            return [ToolFinished(call=call.id, text=str(error), failed=True)]
 
 
 def _place(record: Record) -> int:
@@ -203,13 +249,14 @@ def _place(record: Record) -> int:
 
 def _asked_outside(run: Run, call: ToolCall, wanted: Waiting) -> Asked:
     outside = has_read_outside(run)
+    options: tuple[str, ...] = ()
     match wanted:
         case Clarification(text=text, options=options):
             kind = QuestionKind.CLARIFY
-        case ChildTask(text=text, toolsets=options):
+        case ChildTask(text=text):
             kind = QuestionKind.CHILD
         case ClientCall():
-            kind, text, options = QuestionKind.CLIENT_TOOL, f"{call.name} {call.arguments}", ()
+            kind, text = QuestionKind.CLIENT_TOOL, f"{call.name} {call.arguments}"
         case _:
             raise UserError(f"{call.name} waits for something that nobody gives.")
     if kind is QuestionKind.CLARIFY:
@@ -221,6 +268,7 @@ def _asked_outside(run: Run, call: ToolCall, wanted: Waiting) -> Asked:
         options=options,
         call=call.id,
         outside=outside and kind is QuestionKind.CHILD,
+        child=wanted if isinstance(wanted, ChildTask) else None,
     )
 
 
@@ -260,21 +308,23 @@ async def _approval(run: Run, call: ToolCall, bench: TurnTools) -> Asked | ToolS
 def close_lost_calls(view: TurnView) -> tuple[ToolFinished, ...]:
     """At the start of a run: results for the calls that a crash cut off and that must not happen twice."""
     return tuple(
-        ToolFinished(call=state.call.id, text=UNKNOWN_OUTCOME, failed=True, unknown=True)
+        ToolFinished(
+            call=state.call.id, text=f"{UNKNOWN_OUTCOME}{state.made_inside}", failed=True, unknown=True
+        )
         for state in view.leftovers
         if state.started is not None and state.started.effect is Effect.ONCE
     )
 
 
-def _result(call: ToolCall, kind: QuestionKind, answered: Answered) -> ToolFinished:
+def _result(state: CallState, kind: QuestionKind, answered: Answered) -> ToolFinished:
     """What comes of a call that was answered from outside."""
+    call = state.call
+    if kind is QuestionKind.CHILD:
+        return children_result(state)
     if answered.verdict is Verdict.REPLY:
         return ToolFinished(call=call.id, text=answered.text, outside=answered.outside)
     if kind is QuestionKind.CLIENT_TOOL:
         return ToolFinished(call=call.id, text=NO_RESULT, failed=True)
-    if kind is QuestionKind.CHILD:
-        words = f"{NOT_FINISHED} {answered.text}".rstrip()
-        return ToolFinished(call=call.id, text=words, failed=True, outside=answered.outside)
     return _refused(call, answered)
 
 

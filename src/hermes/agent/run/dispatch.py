@@ -5,6 +5,7 @@ a record. Nobody can be asked in the middle of a call, so an inner call that wou
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ from hermes.agent.run.toolbox import TurnTools
 from hermes.domain.border import Border, describe
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, UserError
-from hermes.domain.event import ToolFinished, ToolOutput
+from hermes.domain.event import Asked, QuestionKind, ToolFinished, ToolOutput, ToolStarted
+from hermes.domain.ids import new_question_id
 from hermes.domain.message import Attachment
 from hermes.domain.ports.agent import Run
 from hermes.domain.session import speaker_of
@@ -43,6 +45,7 @@ NOT_ALLOWED = (
     "Not done: it would not be what was allowed, since the shell now stands elsewhere. "
     "Send it again with the full path or a workdir, so that it can be asked for."
 )
+ASKED_NOBODY = "Not done: it asks for something, and nobody is there to answer."
 NOT_ASKED_INSIDE = (
     "{name} would have to be asked for, which is not possible inside another call. Call it itself."
 )
@@ -50,6 +53,7 @@ STRONGER = (
     "{name} ({effect}) may not be called inside {outer} ({weaker}), which may be repeated after a crash."
 )
 LATE = "{name} was not done within {seconds:g} s and was stopped."
+SILENT = "{name} showed no sign of life for {seconds:g} s and was stopped (agent.gateway_timeout)."
 CALL_OVER = "{name} was not called: the call around it is over."
 NO_MODEL_AFTER = "No model is asked: the call is over."
 GRACE_SECONDS = 4.0
@@ -57,25 +61,33 @@ GRACE_SECONDS = 4.0
 _DEEPEST = 4
 _STRENGTH = {Effect.READ: 0, Effect.KEYED: 1, Effect.ONCE: 2}
 
+_LONGEST_REASON = 300
+KeepStart = Callable[[ToolStarted], Awaitable[None]]
+"""Returns when it is on disk."""
 RoleModel = Callable[[str, str, Sequence[Attachment]], Awaitable[tuple[str, Usage]]]
 """Asks the model of a role: its answer, and what that took."""
 
 
 class Dispatcher(Struct, frozen=True, kw_only=True):
-    """Runs the calls of one run. `seconds` is how long a call may take that says nothing else."""
+    """Runs the calls of one run. `seconds` is how long a call may take that says nothing else, `silence` how
+    long it may show no sign of life (0: as long as it may take)."""
 
     run: Run
     bench: TurnTools
     clock: Clock
     seconds: float
+    silence: float = 0.0
     ask_model: RoleModel | None = None
     safe_links: Callable[[str], str] = str
 
-    async def perform(self, state: CallState, output: Callable[[ToolOutput], None]) -> ToolFinished:
-        """The result of a started call, as it is recorded."""
+    async def perform(
+        self, state: CallState, output: Callable[[ToolOutput], None], keep: KeepStart
+    ) -> ToolFinished | Asked:
+        """The result of a started call, as it is recorded, or what it has to be told before; `keep` records
+        the calls that it makes."""
         call, started = state.call, state.started
         assert started is not None
-        notes, cut_off = _CallNotes(), False
+        notes, cut_off = _CallNotes(keep=keep), False
         try:
             result = await self._run(state, notes, output)
         except HermesError as error:
@@ -88,11 +100,23 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
         finally:
             notes.end()
         notes.see(result)
+        if result.wants is not None and not self.run.turn.input.guidance.unattended:
+            return Asked(
+                question=new_question_id(),
+                kind=QuestionKind.CLARIFY,
+                text=storable(result.wants.text),
+                options=result.wants.options,
+                call=call.id,
+                kept=result.kept,
+                usage=sum_usage(notes.used) if notes.used else None,
+            )
+        if result.wants is not None:
+            result = replace(result, text=f"{ASKED_NOBODY}\n{result.wants.text}", failed=True)
         return ToolFinished(
             call=call.id,
             text=storable(result.text),
             failed=result.failed,
-            unknown=cut_off and started.effect is Effect.ONCE,
+            unknown=(cut_off or result.unknown) and started.effect is Effect.ONCE,
             attachments=result.attachments,
             outside=notes.outside,
             usage=sum_usage(notes.used) if notes.used else None,
@@ -107,10 +131,13 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
         arguments = read_arguments(call.arguments) or {}
         await self._check_allowed(state, tool, arguments)
         seconds = tool.seconds or self.seconds
-        context = self._context(
-            state, tool, notes, lambda text: output(ToolOutput(call=call.id, text=text)), seconds
-        )
-        return await _in_time(tool, context, arguments, seconds)
+
+        def show(text: str) -> None:
+            notes.sign()
+            output(ToolOutput(call=call.id, text=text))
+
+        context = self._context(state, tool, notes, show, seconds)
+        return await _in_time(tool, context, arguments, seconds, notes, self.silence)
 
     def _find(self, name: str) -> Tool:
         tool = self.bench.now().get(name)
@@ -135,6 +162,8 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
             deadline=self.clock.now() + timedelta(seconds=seconds),
             ask_model=_Models(self.ask_model, notes),
             safe_links=self.safe_links,
+            tools=self.bench.now,
+            answer=_answer_of(state),
         )
         return replace(context, call=_InnerCalls(self, tool, context, notes).call)
 
@@ -166,20 +195,35 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
         if tool.asks is not None or name in bench.client:
             raise UserError(NOT_ASKED_INSIDE.format(name=name))
         if ask is not None and not await is_granted(self.run, bench.standing, ask):
-            raise UserError(NOT_ASKED_INSIDE.format(name=name))
+            why = one_line(ask.text, _LONGEST_REASON)
+            raise UserError(f"{NOT_ASKED_INSIDE.format(name=name)} It would be put to a person as: {why}")
         left = tool.seconds or self.seconds
         if context.deadline is not None:
             left = min(left, (context.deadline - self.clock.now()).total_seconds())
         log.info("tool.inner call=%s outer=%s tool=%s", context.call_id, outer.name, name)
+        if tool.effect is not Effect.READ:
+            words = one_line(json.dumps(arguments, ensure_ascii=False, default=str), _LONGEST_REASON)
+            await around.notes.keep(
+                ToolStarted(
+                    call=context.call_id, name=name, effect=tool.effect, key=context.key, inside=words
+                )
+            )
         inner = replace(context, deadline=self.clock.now() + timedelta(seconds=left))
         within = _InnerCalls(self, tool, inner, around.notes, around.depth + 1)
         try:
             result = await _in_time(tool, replace(inner, call=within.call), arguments, left)
         except TimeoutError as late:
             raise UserError(str(late)) from None
+        except HermesError:
+            raise
+        except Exception as error:  # as above
+            log.exception("tool.broke tool=%s", name)
+            raise UserError(f"{name} broke ({one_line(describe(error), _LONGEST_REASON)}).") from error
         finally:
             within.over = True
         around.notes.see(result)
+        if result.wants is not None:
+            raise UserError(NOT_ASKED_INSIDE.format(name=name))
         return replace(result, usage=None)  # it is counted
 
 
@@ -187,11 +231,17 @@ class _CallNotes(Struct):
     """What is learnt while a call runs: what models took, and whether it or a call inside read what was
     written elsewhere."""
 
+    keep: KeepStart
     used: list[Usage] = msgspec.field(default_factory=list)
     outside: bool = False
+    seen: float = 0.0
+    """When it last showed a sign of life: it printed, made a call inside, or heard from a model."""
     over: bool = False
     """Whether the call has ended: what its tool was given is of no use from then on."""
     inner: set[asyncio.Task[ToolResult]] = msgspec.field(default_factory=set)
+
+    def sign(self) -> None:
+        self.seen = asyncio.get_running_loop().time()
 
     def end(self) -> None:
         """Calls inside that nobody waits for any more are stopped: they would be on no record."""
@@ -200,6 +250,7 @@ class _CallNotes(Struct):
             task.cancel()
 
     def see(self, result: ToolResult) -> None:
+        self.sign()
         self.outside = self.outside or result.outside
         self.used += [] if result.usage is None else [result.usage]
 
@@ -220,6 +271,7 @@ class _InnerCalls:
         if self.over or self.notes.over:
             raise UserError(CALL_OVER.format(name=name))
         self.made += 1
+        self.notes.sign()
         context = replace(self.context, key=f"{self.context.key}/{self.made}")
         work = self.dispatcher.perform_inner(self, context, name, arguments)
         task = asyncio.create_task(work, name=f"inner call {name}")
@@ -240,18 +292,29 @@ class _Models(Struct, frozen=True):
         if self.ask is None:
             raise UserError(f"There is no model here for {role}.")
         answer, usage = await self.ask(role, text, attachments)
+        self.notes.sign()
         self.notes.used.append(usage)
         return answer
 
 
 async def _in_time(
-    tool: Tool, context: ToolContext, arguments: Mapping[str, object], seconds: float
+    tool: Tool,
+    context: ToolContext,
+    arguments: Mapping[str, object],
+    seconds: float,
+    notes: _CallNotes | None = None,
+    silence: float = 0.0,
 ) -> ToolResult:
-    """In a task of its own, for a tool may hold on to its own: it is not waited for longer than it has."""
+    """In a task of its own, for a tool may hold on to its own: it is not waited for longer than it has, nor
+    longer than it may be silent."""
     running = asyncio.create_task(_run_foreign(tool, context, arguments), name=f"run {tool.name}")
     running.add_done_callback(lambda done: done.cancelled() or done.exception())
+    words = LATE.format(name=tool.name, seconds=seconds)
     try:
-        await asyncio.wait((running,), timeout=max(seconds, 0.0))
+        if notes is None or not 0 < silence < seconds:
+            await asyncio.wait((running,), timeout=max(seconds, 0.0))
+        elif await _falls_silent(running, notes, seconds, silence):
+            words = SILENT.format(name=tool.name, seconds=silence)
     finally:
         late = not running.done()
         if late:
@@ -260,7 +323,7 @@ async def _in_time(
         if not running.done():
             log.error("tool.stuck tool=%s: it is left to itself", tool.name)
     if late and (not running.done() or running.cancelled() or running.exception() is not None):
-        raise TimeoutError(LATE.format(name=tool.name, seconds=seconds))
+        raise TimeoutError(words)
     try:
         result = running.result()
     except TimeoutError:
@@ -273,6 +336,26 @@ async def _in_time(
         why = one_line(str(error), 160)
         raise UserError(f"{tool.name} gave back something that is no result ({why}).") from error
     return replace(checked, data=result.data)
+
+
+async def _falls_silent(
+    running: asyncio.Task[ToolResult], notes: _CallNotes, seconds: float, silence: float
+) -> bool:
+    """Wait until a call is done, its time is over, or it has been silent for too long; whether that."""
+    notes.sign()
+    end = notes.seen + seconds
+    while not running.done():
+        now, quiet = asyncio.get_running_loop().time(), notes.seen + silence
+        if now >= min(end, quiet):
+            return quiet < end
+        await asyncio.wait((running,), timeout=min(end, quiet) - now)
+    return False
+
+
+def _answer_of(state: CallState) -> tuple[str, str] | None:
+    """What a call that asked for more is made again with."""
+    asked, answered = state.asked, state.answered
+    return (asked.kept, answered.text) if asked is not None and asked.kept and answered is not None else None
 
 
 def tell_broken(call: ToolCall, why: str) -> str:

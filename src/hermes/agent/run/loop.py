@@ -21,6 +21,7 @@ from hermes.agent.context.tokens import CHARS, fixed_tokens, prompt_tokens
 from hermes.agent.context.transcript_messages import CONTINUE
 from hermes.agent.run.calls import CallRunner, call_steps, close_lost_calls
 from hermes.agent.run.dispatch import Dispatcher, RoleModel
+from hermes.agent.run.guards import stop_words, warning
 from hermes.agent.run.links import LinkFilter
 from hermes.agent.run.opinion import SecondModel
 from hermes.agent.run.progress import TurnProgress, read_progress
@@ -46,6 +47,7 @@ from hermes.domain.event import (
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import ModelRequest, Provider, Run
 from hermes.domain.session import Session
+from hermes.domain.settings.tool_limits import LoopGuard
 from hermes.domain.tool import Tool
 from hermes.domain.toolbox import Toolbox
 from hermes.domain.transcript import TurnView, turn_entries, view_turn
@@ -56,14 +58,6 @@ from hermes.domain.word import replace
 CLOSING = (
     "[You have used all the steps of this turn. Do not call tools. Say what was done, what was found, "
     "and what is left.]"
-)
-STUCK = (
-    "[You keep calling {tool} with the same arguments and get the same result. Do not call tools any more. "
-    "Say what was done, what was found, and what is left.]"
-)
-REPEATING = (
-    "[You called {tool} {times} times with the same arguments and the same result. Do something else, or "
-    "answer. If you wait for something, wait longer in one call.]"
 )
 SAY_SOMETHING = "[Your last reply was empty. Answer the user now, in words.]"
 SAY_THOUGHTS = "[You thought, but said nothing. Answer the user now, in words.]"
@@ -91,9 +85,11 @@ class LoopLimits(Struct, frozen=True, kw_only=True):
     continuations: int = 4
     empty: int = 3
     unusable: int = 3
-    repeats: int = 5
+    guard: LoopGuard = LoopGuard()
     calls: int = 64
     call_seconds: float = 900.0
+    silence: float = 0.0
+    """How long a tool may show no sign of life; 0: as long as it may take."""
     patience: RetryBackoff = field(default_factory=RetryBackoff)
 
 
@@ -219,6 +215,7 @@ class AgentLoop:
             bench=bench,
             clock=self._clock,
             seconds=seconds,
+            silence=self._limits.silence,
             ask_model=self._role_models(run),
             safe_links=str if links is None else lambda text: links().take(text, last=True),
         )
@@ -337,8 +334,9 @@ class AgentLoop:
             prompt = prompt.replace(RUNS_ON.format(model=self._model), RUNS_ON.format(model=model))
         system = (prompt, manner.system, guidance.instructions)
         seen = shown(run.transcript, run.memory)
-        if manner.effort and not options.effort:
-            options = replace(options, effort=manner.effort)
+        effort = guidance.effort or manner.effort
+        if effort and not options.effort:
+            options = replace(options, effort=effort)
         return ModelRequest(
             model=model,
             system="\n\n".join(words for words in system if words.strip()),
@@ -357,9 +355,7 @@ class AgentLoop:
         """What the model is told when it gets no tools any more; empty while it does."""
         if progress.replies >= min(steps or self._limits.iterations, self._limits.iterations):
             return CLOSING
-        if progress.repeats > self._limits.repeats:
-            return STUCK.format(tool=progress.repeated)
-        return ""
+        return stop_words(progress, self._limits.guard)
 
     def _nudge(self, progress: TurnProgress) -> str:
         last = progress.last
@@ -369,9 +365,7 @@ class AgentLoop:
             return SAY_THOUGHTS if last.thought or last.text else SAY_SOMETHING
         if progress.cuts:
             return CONTINUE
-        if last.calls and progress.repeats == self._limits.repeats:
-            return REPEATING.format(tool=progress.repeated, times=progress.repeats)
-        return ""
+        return warning(progress, self._limits.guard) if last.calls else ""
 
 
 def _patience(run: Run, usual: RetryBackoff) -> RetryBackoff:

@@ -20,7 +20,7 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId
 from hermes.domain.thoughts import without_thoughts
-from hermes.domain.tool import ToolCall
+from hermes.domain.tool import Effect, ToolCall
 
 Deed = tuple[str, str, str]
 """A call by name and arguments, and what came of it."""
@@ -33,8 +33,9 @@ def is_empty(reply: ModelSaid) -> bool:
 
 class TurnProgress(Struct, kw_only=True):
     """`empty`, `cuts` and `unusable` count replies in a row, up to the last. `repeats` says how often the
-    call `repeated` was made with the same result while nothing new happened. `since_client` counts the
-    replies since the client's functions were last asked for."""
+    call `repeated` was made with the same result while nothing new happened. `failures` counts calls, by name
+    and arguments, and `tool_failures` tools that failed since something was last done. `since_client` counts
+    the replies since the client's functions were last asked for."""
 
     replies: int = 0
     since_client: int = 0
@@ -44,11 +45,15 @@ class TurnProgress(Struct, kw_only=True):
     unusable: int = 0
     repeats: int = 0
     repeated: str = ""
+    failures: Counter[tuple[str, str]] = field(default_factory=Counter)
+    tool_failures: Counter[str] = field(default_factory=Counter)
     ids: set[str] = field(default_factory=set)
     _calls: dict[CallId, ToolCall] = field(default_factory=dict)
     """Those of the last reply, until each has a result."""
     _taken_up: bool = False
-    _results: dict[CallId, str] = field(default_factory=dict)
+    _results: dict[CallId, ToolFinished] = field(default_factory=dict)
+    _deeds: set[CallId] = field(default_factory=set)
+    """Calls that were started and do more than read."""
     _ever: set[Deed] = field(default_factory=set)
     _again: Counter[Deed] = field(default_factory=Counter)
 
@@ -62,10 +67,12 @@ class TurnProgress(Struct, kw_only=True):
             return
         elif isinstance(record, ToolStarted | Asked):
             self._taken_up = True
+            if isinstance(record, ToolStarted) and record.effect is not Effect.READ:
+                self._deeds.add(record.call)
             if isinstance(record, Asked) and record.kind is QuestionKind.CLIENT_TOOL:
                 self.since_client = 0
         elif isinstance(record, ToolFinished):
-            self._results[record.call] = record.text
+            self._results[record.call] = record
             if len(self._results) == len(self._calls):
                 self._settle()
 
@@ -83,13 +90,27 @@ class TurnProgress(Struct, kw_only=True):
     def _settle(self) -> None:
         calls, self._calls = self._calls, {}
         self.unusable = 0 if self._taken_up else self.unusable + 1
-        deeds = {(call.name, call.arguments, self._results.get(id, "")) for id, call in calls.items()}
+        for call in calls.values():
+            self._count_failure(call)
+        deeds = {(call.name, call.arguments, self._results[id].text) for id, call in calls.items()}
         if deeds - self._ever:
             self._again.clear()
         self._ever |= deeds
         self._again.update(deeds)
         (most, self.repeats) = self._again.most_common(1)[0]
         self.repeated = most[0]
+
+    def _count_failure(self, call: ToolCall) -> None:
+        """What was done may have changed why something failed, so that counts anew."""
+        if self._results[call.id].failed:
+            self.failures[call.name, call.arguments] += 1
+            self.tool_failures[call.name] += 1
+        elif call.id in self._deeds:
+            self.failures.clear()
+            self.tool_failures.clear()
+        else:
+            self.failures.pop((call.name, call.arguments), None)
+            self.tool_failures.pop(call.name, None)
 
 
 def read_progress(entries: Sequence[Entry]) -> TurnProgress:

@@ -19,7 +19,7 @@ from hermes.domain.ports.agent import Run
 from hermes.domain.transcript import turn_entries
 from hermes.domain.turn import Cause
 
-_READERS = frozenset({"read_file", "search_files", "terminal", "process"})
+_READERS = frozenset({"read_file", "search_files", "terminal", "process", "execute_code"})
 _HOST = re.compile(r"(?<![\w.\-@])[\w\-]+(?:\.[\w\-]+)*")
 _OPENING = r"(\[{<\"'«„“‘`*"
 _CLOSING = r".;:!?)\]}>\"'»”’`*…"

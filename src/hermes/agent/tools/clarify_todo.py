@@ -7,6 +7,7 @@ from typing import Literal, TypedDict
 
 from hermes.agent.tools.registry import ToolInvocation, tool
 from hermes.domain.errors import UserError
+from hermes.domain.services import ToolServices
 from hermes.domain.tool import Approval, Clarification, Effect
 
 _MOST_OPTIONS = 4
@@ -19,7 +20,7 @@ class TodoItem(TypedDict):
     status: Literal["pending", "in_progress", "completed", "cancelled"]
 
 
-def _clarification(arguments: Mapping[str, object]) -> Clarification:
+def _clarification(services: ToolServices, arguments: Mapping[str, object]) -> Clarification:
     options = arguments.get("options")
     offered = [str(option) for option in options] if isinstance(options, list) else []
     return Clarification(text=str(arguments.get("question") or "?"), options=tuple(offered[:_MOST_OPTIONS]))

@@ -6,6 +6,7 @@ the name to ask for."""
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
 import os
 import re
@@ -27,8 +28,9 @@ _MOST_CHARS = 100_000
 _LONGEST_LINE = 2000
 _LARGEST_WRITE = 10 << 20
 _STEP = 1 << 20
+_LARGEST_CHECKED = {".py": 64 << 10, ".json": 200 << 10, ".toml": 200 << 10}
 _LARGEST_READ = 64 << 20
-_INCOMING = re.compile(r"/(?:media|incoming)/[^/]+$")
+INCOMING = re.compile(r"/(?:media/[0-9a-f]{2}|incoming)/[^/]+$")
 """Where files that came with messages lie, in the agent's home and in a sandbox."""
 _NO_MORE = Approval.NEVER
 """Files of this machine lead nowhere else, whatever was read before."""
@@ -43,8 +45,8 @@ def resolve_path(scope: CommandScope, path: str) -> str:
 async def ask_to_read(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     path = resolve_path(case.scope, str(arguments.get("path") or "."))
     fault = case.scope.read_fault(path)
-    if not fault:
-        return None
+    if not fault or case.scope.is_sealed(path, writing=False):
+        return None  # what is sealed is refused, not asked for
     text = f"Read {visible_line(path)}\nIt {RULES[fault].reason}."
     return ApprovalPrompt(text=text, digest=f"read:{path}", to_model=True)
 
@@ -52,7 +54,7 @@ async def ask_to_read(case: ApprovalCase, arguments: Mapping[str, Any]) -> Appro
 async def ask_to_write(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     path, content = resolve_path(case.scope, str(arguments["path"])), str(arguments["content"])
     fault = case.scope.write_fault(path)
-    if not fault:
+    if not fault or case.scope.is_sealed(path, writing=True):
         return None
 
     async def more(session: SessionId) -> str:
@@ -85,7 +87,9 @@ async def check_target(
     scope = await invocation.scope()
     asked = resolve_path(scope, path)
     found = await invocation.backend.files.stat(invocation.session, asked)
-    real = found.path if found else await _place_of_new(invocation, asked)
+    real = found.path if found else await place_of_new(invocation, asked)
+    if scope.is_sealed(asked, writing=writing) or scope.is_sealed(real, writing=writing):
+        raise UserError(f"{path} belongs to another agent or to the gateway, so it is out of reach here.")
     fault = scope.write_fault if writing else scope.read_fault
     if invocation.services.get(CommandRules).asks() and real != asked and fault(real):
         raise UserError(
@@ -94,7 +98,7 @@ async def check_target(
     return found, real
 
 
-async def _place_of_new(invocation: ToolInvocation, path: str) -> str:
+async def place_of_new(invocation: ToolInvocation, path: str) -> str:
     """Where it would be made: below the nearest folder that is there, which a link may lead to."""
     folder, below = os.path.split(path)
     while (above := await invocation.backend.files.stat(invocation.session, folder)) is None:
@@ -136,7 +140,8 @@ async def read_file(
     if not lines and first > 1:
         raise UserError(f"{path} ends before line {first}.")
     text = _numbered(lines, first, more) or "[the file is empty]"
-    return ToolResult(text=text, outside=_INCOMING.search(found.path) is not None)
+    data = {"content": "\n".join(lines), "more": more}
+    return ToolResult(text=text, data=data, outside=INCOMING.search(found.path) is not None)
 
 
 async def _lines(
@@ -232,7 +237,7 @@ async def write_file(invocation: ToolInvocation, path: str, content: str) -> str
     await invocation.backend.files.write(invocation.session, real, data, follow=False)
     await note_written(invocation, path, real)
     verb = "Replaced" if before else "Wrote"
-    return f"{verb} {path}: {len(data)} bytes, {_lines_in(content)}.{syntax_note(path, content)}"
+    return f"{verb} {path}: {len(data)} bytes, {_lines_in(content)}.{await syntax_note(path, content)}"
 
 
 def check_hidden(path: str, before: str, after: str) -> None:
@@ -249,19 +254,25 @@ def _lines_in(text: str) -> str:
     return f"{count} line{'' if count == 1 else 's'}"
 
 
-def syntax_note(path: str, text: str) -> str:
-    """A word about a file that cannot be read as what its name says."""
+async def syntax_note(path: str, text: str) -> str:
+    """A word about a file that cannot be read as what its name says. The gateway waits meanwhile, so what
+    takes long is not looked at."""
+    kind = os.path.splitext(path)[1]
+    if len(text) > _LARGEST_CHECKED.get(kind, 0):
+        return ""
     try:
-        match os.path.splitext(path)[1]:
+        match kind:
             case ".py":
                 ast.parse(text)
             case ".json":
                 json.loads(text)
-            case ".toml":
+            case ".toml" if max(map(len, text.splitlines()), default=0) <= _LONGEST_LINE:
                 import tomllib
 
-                tomllib.loads(text)
-    except (SyntaxError, ValueError, RecursionError) as error:
+                await asyncio.to_thread(tomllib.loads, text)  # it is all Python, and lets others run
+    except (MemoryError, RecursionError):
+        return " Note: it is nested too deeply to be checked."
+    except (SyntaxError, ValueError) as error:
         return f" Note: {type(error).__name__}: {error}."
     return ""
 
@@ -274,7 +285,7 @@ async def search_files(
     path: str = ".",
     glob: str = "",
     limit: int = 50,
-) -> str:
+) -> ToolResult:
     """Search file contents by regular expression, or file names by glob (target=files). Skips ignored and
     binary files.
 
@@ -293,10 +304,13 @@ async def search_files(
     )
     found = await invocation.backend.files.search(search)
     open_ones = [match for match in found.matches if not place.read_fault(match.path)]
-    if not open_ones:
-        return f"Nothing found in {found.files} files."
-    text = _grouped(open_ones, place.cwd)
-    return f"{text}\n[more matches; narrow the search or raise limit]" if found.more else text
+    text = _grouped(open_ones, place.cwd) or (
+        f"Nothing found in {found.files} files." if found.files else "Nothing found."
+    )
+    if open_ones and found.more:
+        text += "\n[more matches; narrow the search or raise limit]"
+    matches = [{"path": match.path, "line": match.line, "text": match.text} for match in open_ones]
+    return ToolResult(text=text, data={"matches": matches, "more": found.more})
 
 
 def _grouped(matches: list[Match], cwd: str) -> str:

@@ -10,7 +10,7 @@ from hermes.agent.tools.approval_text import action_digest, visible
 from hermes.agent.tools.registry import ApprovalCase, JobActions, ToolInvocation, tool
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
-from hermes.domain.tool import ApprovalPrompt, Effect
+from hermes.domain.tool import Approval, ApprovalPrompt, Effect
 
 _KNOWN_PLACES = {"", "origin", "local"}
 
@@ -62,6 +62,9 @@ async def cronjob(
     workdir: str | None = None,
     skills: list[str] | None = None,
     attach_to_session: bool | None = None,
+    notify_only: bool | None = None,
+    quiet_hours: str | None = None,
+    budget: str | None = None,
 ) -> str:
     """Make and look after jobs that run later, each in a session of its own. The prompt must say everything:
     a run knows nothing of this conversation.
@@ -75,14 +78,26 @@ async def cronjob(
     no_agent: the script's output is the message
     context_from: jobs whose last answers are told to this one
     attach_to_session: keep what it sends here in this conversation, to talk about it
+    notify_only: for checks: silent unless something is up
+    quiet_hours: 22:00-07:00
+    budget: for a day: 0.50, 20k tokens
     """
     act = invocation.services.get(JobActions)
     said = {
         "job": job, "schedule": schedule, "prompt": prompt, "name": name, "deliver": deliver,
         "repeat": repeat, "catch_up": catch_up, "script": script, "no_agent": no_agent,
         "context_from": context_from, "model": model, "toolsets": toolsets, "workdir": workdir,
-        "skills": skills, "attach_to_session": attach_to_session,
+        "skills": skills, "attach_to_session": attach_to_session, "notify_only": notify_only,
+        "quiet_hours": quiet_hours, "budget": budget,
     }  # fmt: skip
     if action not in ("create", "list") and not job:
         raise UserError(f"{action} needs the id or name of a job.")
     return await act(invocation.context, action, said)
+
+
+@tool("notify", Effect.KEYED, after_outside=Approval.NEVER)
+async def notify(invocation: ToolInvocation, text: str) -> str:
+    """Tell people. What else you say in this job reaches nobody."""
+    if not text.strip():
+        raise UserError("notify needs words.")
+    return "It is delivered when the job ends."

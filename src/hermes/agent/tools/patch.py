@@ -1,11 +1,13 @@
-"""`patch`: change a part of a file, found by its text.
+"""`patch`: change a part of a file, found by its text, or several files by a patch.
 
 Whitespace may differ from the file's, as long as only one place matches. A change that is already there is
 recognised, so that repeating a patch after a crash changes nothing."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,19 +18,27 @@ from hermes.agent.tools.files import (
     check_hidden,
     check_target,
     note_written,
+    place_of_new,
     resolve_path,
     syntax_note,
     write_question,
 )
+from hermes.agent.tools.patch_format import ChangeKind, FileChange, change_text, read_patch, share_words
 from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, tool
 from hermes.domain.errors import UserError
-from hermes.domain.ports.world import Backend
+from hermes.domain.ports.world import Backend, FileView
 from hermes.domain.settings.declaring import STAND_IN
 from hermes.domain.tool import Approval, ApprovalPrompt, Effect
 
 _LARGEST = 4 << 20
 _LONGEST_DIFF = 4000
 _NEAR_LINES = 4000
+_NEAR_CHARS = 200
+_NEAR_SECONDS = 0.1
+_DIFF_LINES = 2000
+_LONGEST_SHOWN = 500
+_MODE = 0o777
+_NUMBERS = re.compile(r"([-+])(\d+)")
 _QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "\u00a0": " "})
 
 
@@ -41,11 +51,15 @@ class TextEdit(Struct, frozen=True):
 
 
 async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
+    if arguments.get("patch"):
+        return _ask_for_all(case, str(arguments["patch"]))
+    if not arguments.get("path"):
+        return None  # it is refused
     path = resolve_path(case.scope, str(arguments["path"]))
     fault = case.scope.write_fault(path)
     if not fault:
         return None
-    old, new = str(arguments["old"]), str(arguments["new"])
+    old, new = str(arguments.get("old") or ""), str(arguments.get("new") or "")
     every = bool(arguments.get("replace_all"))
     change = [f"-{line}" for line in old.splitlines()] + [f"+{line}" for line in new.splitlines()]
     where = "[everywhere]\n" if every else ""
@@ -56,22 +70,40 @@ async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> A
     )
 
 
+def _ask_for_all(case: ApprovalCase, text: str) -> ApprovalPrompt | None:
+    """One question about every file of a patch that has to be asked for."""
+    try:
+        paths = [resolve_path(case.scope, path) for change in read_patch(text) for path in change.paths]
+    except UserError:
+        return None
+    asked = [write_question(path, fault) for path in paths if (fault := case.scope.write_fault(path))]
+    if not asked:
+        return None
+    shown = shown_lines(text.splitlines())
+    return ApprovalPrompt(
+        text="\n".join([*asked, shown]), digest=action_digest("patch", *paths, text), to_model=True
+    )
+
+
 @tool("file", Effect.KEYED, needs=Backend, approval_check=_approval_check, after_outside=Approval.NEVER)
-async def patch(invocation: ToolInvocation, path: str, old: str, new: str, replace_all: bool = False) -> str:
+async def patch(
+    invocation: ToolInvocation,
+    path: str = "",
+    old: str = "",
+    new: str = "",
+    replace_all: bool = False,
+    patch: str = "",
+) -> str:
     """Replace text in a file. old must name one place: include a few lines around it if needed.
 
     old: text as it is in the file, without line numbers
+    patch: or several files: *** Update|Add|Delete File: …, or a unified diff
     """
-    found, real = await check_target(invocation, path, writing=True)
-    if found is None:
-        raise UserError(f"There is no {path}.", hint="Use write_file for a new file.")
-    data = await invocation.backend.files.read(invocation.session, real, limit=_LARGEST + 1, follow=False)
-    if len(data) > _LARGEST:
-        raise UserError(f"{path} is too large to be patched.", hint="Use sed in terminal.")
-    try:
-        before = data.decode()
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8 text.") from None
+    if patch:
+        return await _patch_all(invocation, patch)
+    if not path:
+        raise UserError("patch needs a path, or a patch.")
+    real, before = await _text_of(invocation, path)
     if "\r\n" in before and "\r\n" not in old:
         old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
     if STAND_IN in old and STAND_IN not in before:
@@ -79,13 +111,159 @@ async def patch(invocation: ToolInvocation, path: str, old: str, new: str, repla
             f"{path} has something else where you write {STAND_IN}: it was hidden from you.",
             hint="Name the lines around it, and change those alone.",
         )
-    after = apply_patch(before, old, new, every=replace_all)
+    after = await asyncio.to_thread(apply_patch, before, old, new, every=replace_all)
     check_hidden(path, before, after)
     if after == before:
         return f"{path} has this change already; nothing was written."
     await invocation.backend.files.write(invocation.session, real, after.encode(), follow=False)
     await note_written(invocation, path, real)
-    return f"Patched {path}.{syntax_note(path, after)}\n{_difference(before, after)}"
+    difference = await asyncio.to_thread(_difference, before, after)
+    return f"Patched {path}.{await syntax_note(path, after)}\n{difference}"
+
+
+async def _text_of(invocation: ToolInvocation, path: str) -> tuple[str, str]:
+    """The real path of a file, and what it says."""
+    found, real = await check_target(invocation, path, writing=True)
+    if found is None:
+        raise UserError(f"There is no {path}.", hint="Use write_file for a new file.")
+    return real, _decoded(path, await _bytes_of(invocation, path, real))
+
+
+async def _bytes_of(invocation: ToolInvocation, path: str, real: str) -> bytes:
+    data = await invocation.backend.files.read(invocation.session, real, limit=_LARGEST + 1, follow=False)
+    if len(data) > _LARGEST:
+        raise UserError(f"{path} is too large to be patched.", hint="Use sed or rm in terminal.")
+    return data
+
+
+def _decoded(path: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8 text.") from None
+
+
+class _Write(Struct, frozen=True, kw_only=True):
+    """A file as a patch leaves it, as it was before (None: not there), and what is told of it."""
+
+    path: str
+    real: str
+    before: bytes | None
+    after: bytes | None
+    mode: int = 0
+    report: str = ""
+
+
+async def _patch_all(invocation: ToolInvocation, text: str) -> str:
+    """All of it is worked out before anything is written. What an earlier try has done is recognised."""
+    targets: dict[str, str] = {}
+    writes = [write for change in read_patch(text) for write in await _writes_of(invocation, change, targets)]
+    files, session = invocation.backend.files, invocation.session
+    done: list[_Write] = []
+    try:
+        for write in sorted(writes, key=lambda write: write.after is None):
+            await files.write(session, write.real, write.after, follow=False, mode=write.mode)
+            done.append(write)
+            if write.after is not None:
+                await note_written(invocation, write.path, write.real)
+    except UserError as error:
+        await _put_back(invocation, done, error)
+        raise
+    return (
+        "\n".join(write.report for write in writes if write.report)
+        or "All of it is there already; nothing was written."
+    )
+
+
+async def _put_back(invocation: ToolInvocation, done: list[_Write], why: UserError) -> None:
+    """As the files were before, since the rest could not be written."""
+    files, session = invocation.backend.files, invocation.session
+    left: list[str] = []
+    for write in reversed(done):
+        try:
+            await files.write(session, write.real, write.before, follow=False, mode=write.mode)
+        except UserError:
+            left.append(write.path)
+    if left:
+        raise UserError(f"{why} What was changed before could not be put back: {', '.join(left)}.") from why
+
+
+async def _target(
+    invocation: ToolInvocation, path: str, targets: dict[str, str]
+) -> tuple[FileView | None, str]:
+    """Like `check_target`, for a file that no other part of the patch names."""
+    found, real = await check_target(invocation, path, writing=True)
+    if real in targets:
+        raise UserError(
+            f"{targets[real]} and {path} are the same file.", hint="Put all of a file's changes together."
+        )
+    targets[real] = path
+    return found, real
+
+
+async def _refuse_link(invocation: ToolInvocation, path: str, real: str) -> None:
+    """A link cannot be deleted or moved by a patch: it would be the file that it leads to."""
+    if await place_of_new(invocation, resolve_path(await invocation.scope(), path)) != real:
+        raise UserError(f"{path} is a link to {real}.", hint="Name that file, or use rm or mv in terminal.")
+
+
+async def _writes_of(invocation: ToolInvocation, change: FileChange, targets: dict[str, str]) -> list[_Write]:
+    path = change.path
+    found, real = await _target(invocation, path, targets)
+    if change.kind is ChangeKind.ADD:
+        if found is None:
+            report = f"Added {path}.{await syntax_note(path, change.added)}"
+            added = change.added.encode()
+            return [_Write(path=path, real=real, before=None, after=added, report=report)]
+        if (await _text_of(invocation, path))[1] != change.added:
+            raise UserError(f"{path} is there already.", hint="Use *** Update File.")
+        return []
+    if found is not None and (change.kind is ChangeKind.DELETE or change.move_to):
+        await _refuse_link(invocation, path, real)
+    if change.kind is ChangeKind.UPDATE:
+        return await _update(invocation, change, targets, found, real)
+    if found is None:
+        return []
+    before = await _bytes_of(invocation, path, real)
+    mode, report = found.mode & _MODE, f"Deleted {path}."
+    return [_Write(path=path, real=real, before=before, after=None, mode=mode, report=report)]
+
+
+async def _update(
+    invocation: ToolInvocation,
+    change: FileChange,
+    targets: dict[str, str],
+    view: FileView | None,
+    real: str,
+) -> list[_Write]:
+    path, target, there = change.path, change.move_to or change.path, real
+    if change.move_to:
+        moved, there = await _target(invocation, target, targets)
+        if view is None and moved is not None:
+            view, real = moved, there
+        elif moved is not None:
+            raise UserError(f"{target} is there already.", hint="Delete it first, or choose another name.")
+    if view is None:
+        raise UserError(f"There is no {path}.", hint="Use *** Add File for a new one.")
+    data, mode = await _bytes_of(invocation, path, real), view.mode & _MODE
+    before = _decoded(path, data)
+    after = await asyncio.to_thread(change_text, path, before, change.hunks)
+    check_hidden(path, before, after)
+    if after == before and there == real:
+        return []
+    note = f"Patched {path}" if target == path else f"Moved {path} to {target}"
+    difference = await asyncio.to_thread(_difference, before, after)
+    report = f"{note}.{await syntax_note(target, after)}\n{difference}".rstrip()
+    stays = there == real
+    written = _Write(
+        path=target,
+        real=there,
+        before=data if stays else None,
+        after=after.encode(),
+        mode=mode,
+        report=report,
+    )
+    return [written] if stays else [written, _Write(path=path, real=real, before=data, after=None, mode=mode)]
 
 
 def apply_patch(text: str, old: str, new: str, *, every: bool = False) -> str:
@@ -94,54 +272,82 @@ def apply_patch(text: str, old: str, new: str, *, every: bool = False) -> str:
         raise UserError("old is empty.", hint="Name the text to replace, or use write_file.")
     if old == new:
         raise UserError("old and new are the same.")
-    exact = (TextEdit(place.start(), place.end(), new) for place in re.finditer(re.escape(old), text))
-    spans = [span for span in exact if not _is_done(text, span, old, new)]
-    if not spans and new and new in text:
-        return text
-    if not spans:
-        spans = _loose(text, old, new)
-    if not spans:
-        raise UserError("old was not found.", hint=_nearest(text, old))
+    exact = [TextEdit(place.start(), place.end(), new) for place in re.finditer(re.escape(old), text)]
+    spans = [span for span in exact if not _is_done(text, span, new)]
+    if not exact:
+        loose = _loose(text, old, new)
+        spans = [span for span in loose if text[span.start : span.end] != span.new]
+        if not loose and not _stands(text, old, new, every=every):
+            raise UserError("old was not found.", hint=_nearest(text, old))
     if len(spans) > 1 and not every:
         places = ", ".join(str(text.count("\n", 0, span.start) + 1) for span in spans[:10])
         raise UserError(
             f"old was found {len(spans)} times (lines {places}).",
             hint="Add lines around it, or set replace_all.",
         )
-    for span in reversed(spans):
-        text = text[: span.start] + span.new + text[span.end :]
-    return text
+    parts: list[str] = []
+    at = 0
+    for span in spans:
+        if span.start >= at:
+            parts += (text[at : span.start], span.new)
+            at = span.end
+    return "".join((*parts, text[at:]))
 
 
-def _is_done(text: str, span: TextEdit, old: str, new: str) -> bool:
+def _is_done(text: str, span: TextEdit, new: str) -> bool:
     """Whether this place of `old` is a part of `new` that stands there already."""
-    inside = new.find(old)
-    while inside >= 0:
-        if text.startswith(new, span.start - inside) and span.start >= inside:
-            return True
-        inside = new.find(old, inside + 1)
-    return False
+    return text.find(new, max(span.end - len(new), 0), span.start + len(new)) >= 0
+
+
+def _stands(text: str, old: str, new: str, *, every: bool) -> bool:
+    """Whether the change was made before: the lines of `new` are there whole, in one place, and something of
+    `old` is left in them. Else they may be others."""
+    wanted = [_bare(line) for line in new.strip("\r\n").splitlines()]
+    if not share_words(old, new):
+        return False
+    places = _blocks([_bare(line) for line in text.splitlines()], wanted)
+    return len(places) == 1 or (every and bool(places))
+
+
+def _blocks(lines: list[str], wanted: list[str]) -> list[int]:
+    """Where these lines stand together; places do not overlap."""
+    text, block = ("\n".join(("", *some, "")) for some in (lines, wanted))
+    places: list[int] = []
+    line = at = 0
+    while (found := text.find(block, at)) >= 0:
+        line += text.count("\n", at, found)
+        places.append(line)
+        line, at = line + len(wanted), found + len(block) - 1
+    return places
 
 
 def _loose(text: str, old: str, new: str) -> list[TextEdit]:
-    """Places whose lines are the same but for blanks and curly quotes; `new` takes their indentation."""
+    """Places whose lines are the same but for blanks and curly quotes; `new` takes their indentation. Where
+    it stands already, nothing changes."""
     lines = text.splitlines(keepends=True)
     wanted = [_bare(line) for line in old.strip("\r\n").splitlines()]
     if not any(wanted):
         return []
-    bare = [_bare(line) for line in lines]
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line))
     spans: list[TextEdit] = []
-    for i in range(len(lines) - len(wanted) + 1):
-        if bare[i : i + len(wanted)] == wanted:
-            end = i + len(wanted)
-            block = "".join(lines[i:end])
-            ending = "\n" if block.endswith("\n") and new else ""
-            shifted = _shift(new.strip("\r\n"), _indent(old), _indent(block)) + ending
-            spans.append(TextEdit(starts[i], starts[end], shifted))
+    fresh = new.strip("\r\n")
+    inside = _blocks([_bare(line) for line in fresh.splitlines()], wanted)
+    for i in _blocks([_bare(line) for line in lines], wanted):
+        end = i + len(wanted)
+        block = "".join(lines[i:end])
+        shifted = _shift(fresh, _indent(old), _indent(block))
+        done = any(at <= i and _begins(lines[i - at :], fresh, shifted) for at in inside)
+        ending = "\n" if block.endswith("\n") and new else ""
+        spans.append(TextEdit(starts[i], starts[end], block if done else shifted + ending))
     return spans
+
+
+def _begins(lines: list[str], *texts: str) -> bool:
+    return any(
+        [line.rstrip("\r\n") for line in lines[: len(block)]] == block for block in map(str.splitlines, texts)
+    )
 
 
 def _bare(line: str) -> str:
@@ -167,23 +373,44 @@ def _nearest(text: str, old: str) -> str:
     lines = text.splitlines()[:_NEAR_LINES]
     wanted = old.strip("\n").splitlines()
     anchor = max(wanted, key=lambda line: len(line.strip()), default="").strip()
-    matcher = SequenceMatcher(b=anchor, autojunk=False)
-    best, score = 0, 0.0
+    matcher = SequenceMatcher(b=anchor[:_NEAR_CHARS], autojunk=False)
+    best, score, until = 0, 0.0, time.monotonic() + _NEAR_SECONDS
     for i, line in enumerate(lines):
-        matcher.set_seq1(line.strip())
+        if time.monotonic() > until:
+            break
+        matcher.set_seq1(line.strip()[:_NEAR_CHARS])
         if matcher.real_quick_ratio() > score and matcher.quick_ratio() > score and matcher.ratio() > score:
             best, score = i, matcher.ratio()
     if score < 0.5:
         return "Nothing in the file is like it: read it again."
     offset = next((i for i, line in enumerate(wanted) if line.strip() == anchor), 0)
     first = max(best - offset, 0)
-    shown = [f"{i + 1}|{lines[i]}" for i in range(first, min(first + len(wanted), len(lines), first + 12))]
+    shown = [
+        f"{i + 1}|{lines[i][:_LONGEST_SHOWN]}"
+        for i in range(first, min(first + len(wanted), len(lines), first + 12))
+    ]
     return "The nearest place is:\n" + "\n".join(shown)
 
 
 def _difference(before: str, after: str) -> str:
     from difflib import unified_diff
 
-    lines = unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2)
-    text = "\n".join(list(lines)[2:])
+    old, new = before.splitlines(), after.splitlines()
+    above, below = max(_alike(old, new) - 2, 0), max(_alike(old[::-1], new[::-1]) - 2, 0)
+    below = min(below, len(old) - above, len(new) - above)
+    old, new = old[above : len(old) - below], new[above : len(new) - below]
+    if max(len(old), len(new)) > _DIFF_LINES:
+        return "[… too many lines for a diff]"
+    lines = list(unified_diff(old, new, lineterm="", n=2))[2:]
+    text = "\n".join(_moved(line, above) if line.startswith("@@") else line for line in lines)
     return text if len(text) <= _LONGEST_DIFF else f"{text[:_LONGEST_DIFF]}\n[… diff cut]"
+
+
+def _alike(old: list[str], new: list[str]) -> int:
+    """How many lines are the same from the beginning."""
+    pairs = zip(old, new, strict=False)
+    return next((i for i, (one, other) in enumerate(pairs) if one != other), min(len(old), len(new)))
+
+
+def _moved(header: str, by: int) -> str:
+    return _NUMBERS.sub(lambda number: f"{number[1]}{int(number[2]) + by}", header)

@@ -5,7 +5,8 @@ A function takes its `ToolInvocation` first, then the model's arguments, and ret
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -19,8 +20,8 @@ from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend, Command, ProcessView, World
 from hermes.domain.rows import SearchHit
 from hermes.domain.services import ToolServices
+from hermes.domain.settings.settings import ApprovalSettings
 from hermes.domain.skill import PlannedChange, SkillChange
-from hermes.domain.text import closest
 from hermes.domain.tool import (
     Approval,
     ApprovalCheck,
@@ -31,13 +32,8 @@ from hermes.domain.tool import (
     ToolResult,
     Waiting,
 )
-from hermes.domain.toolbox import NO_TOOLSET
 from hermes.domain.word import replace
 
-_ABSENT = """web search browser vision image_gen tts code_execution delegation safe project
-    homeassistant spotify discord discord_admin video video_gen x_search kanban computer_use yuanbao moa"""
-ABSENT = frozenset(_ABSENT.split())
-"""Toolsets of Hermes Agent that are not here: to enable or to disable one changes nothing."""
 LONGEST_RESULT = 100_000
 _LONGEST_MARK = 60
 
@@ -110,6 +106,8 @@ class CommandRules(Struct, frozen=True, kw_only=True):
     asks: Callable[[], bool] = field(default=lambda: True)
     asks_all: Callable[[str], Awaitable[bool]] = field(default=_no)
     """Whether a person is asked before every command of a session."""
+    approvals: Callable[[str], Awaitable[ApprovalSettings]] | None = None
+    """What is denied or asked for in a session beside what `scope_in` says."""
     seconds: Callable[[], float] = field(default=lambda: Command(text="").timeout)
     """How long a command may take if the model does not say."""
     trail: SessionTrail = field(default_factory=SessionTrail)
@@ -126,6 +124,9 @@ async def scope_of(services: ToolServices, session: str, *, opens: bool = True) 
     ignored = await _ignored(backend, session, world) if opens else ()
     scope = await rules.scope_in(world)
     ask_all = scope.ask_all or await rules.asks_all(session)
+    if rules.approvals is not None:
+        given = await rules.approvals(session)
+        scope = replace(scope, deny=(*scope.deny, *given.deny), ask=(*scope.ask, *given.ask))
     return replace(scope, cwd=cwd, elsewhere=world.elsewhere, ask_all=ask_all, ignored=ignored)
 
 
@@ -192,7 +193,9 @@ class RegisteredTool(Struct, frozen=True, kw_only=True):
     parallel: bool = False
     seconds: float = 0.0
     approval_check: JudgeCall | None = None
-    asks: Callable[[Mapping[str, object]], Waiting] | None = None
+    asks: Callable[[ToolServices, Mapping[str, object]], Waiting] | None = None
+    describe: Callable[[ToolServices], str] | None = None
+    """What its description says of the agent's own."""
     after_outside: JudgeCall | Approval | None = None
     needs: tuple[type, ...] = ()
     opens: bool = False
@@ -243,12 +246,6 @@ def toolsets() -> dict[str, list[str]]:
     return found
 
 
-def unknown_toolset(name: str, toolsets: Collection[str]) -> UserError:
-    near = closest(name, toolsets)
-    hint = f"Did you mean {near}?" if near else f"Known: {', '.join(sorted(toolsets))}, {NO_TOOLSET}."
-    return UserError(f"There is no toolset “{name}”.", hint=hint)
-
-
 def _bind(spec: RegisteredTool, services: ToolServices) -> Tool:
     async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
         values = read_values(spec.name, spec.signature, arguments)
@@ -284,7 +281,7 @@ def _bind(spec: RegisteredTool, services: ToolServices) -> Tool:
     after = spec.after_outside
     return Tool(
         name=spec.name,
-        description=spec.signature.description,
+        description=spec.signature.description + (spec.describe(services) if spec.describe else ""),
         parameters=spec.signature.parameters,
         run=run,
         toolset=spec.toolset,
@@ -292,7 +289,7 @@ def _bind(spec: RegisteredTool, services: ToolServices) -> Tool:
         approval=Approval.NEVER if spec.approval_check is None else checked_by(spec.approval_check),
         parallel=spec.parallel,
         seconds=spec.seconds,
-        asks=spec.asks,
+        asks=None if spec.asks is None else partial(spec.asks, services),
         after_outside=after if after is None or isinstance(after, Approval) else checked_by(after),
     )
 

@@ -78,9 +78,8 @@ def type_schema(kind: object) -> dict[str, object]:
     if origin in (typing.Union, types.UnionType):
         return type_schema(next(one for one in arguments if one is not type(None)))
     if typing.is_typeddict(kind):
-        fields = typing.get_type_hints(kind)
-        properties = {name: type_schema(hint) for name, hint in fields.items()}
-        return {"type": "object", "properties": properties, "required": list(fields)}
+        properties = {name: type_schema(hint) for name, hint in typing.get_type_hints(kind).items()}
+        return {"type": "object", "properties": properties, "required": _required(kind)}
     raise TypeError(f"no schema for {kind}")
 
 
@@ -114,11 +113,18 @@ def read_value(where: str, kind: object, value: object) -> object:
         if not isinstance(value, dict):
             raise UserError(f"{where} must be an object.")
         fields = typing.get_type_hints(kind)
-        lost = [key for key in fields if key not in value]
+        lost = [key for key in _required(kind) if key not in value]
         if lost:
             raise UserError(f"{where} needs “{lost[0]}” in each item.")
-        return {key: read_value(f"{where}.{key}", hint, value[key]) for key, hint in fields.items()}
+        given = {key: value[key] for key in fields if value.get(key) is not None}
+        return {key: read_value(f"{where}.{key}", fields[key], one) for key, one in given.items()}
     return _primitive(where, kind, value)
+
+
+def _required(kind: Any) -> list[str]:
+    """The fields of a typed dict that each item needs, as they are written."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return [name for name, hint in hints.items() if typing.get_origin(hint) is not typing.NotRequired]
 
 
 def _primitive(where: str, kind: object, value: object) -> object:

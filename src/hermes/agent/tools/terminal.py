@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +20,7 @@ from hermes.agent.tools.registry import (
     tool,
 )
 from hermes.domain.errors import UserError
+from hermes.domain.late_pattern import late_pattern
 from hermes.domain.ports.world import Backend, Boundary, Command, CommandResult, FileSearch, ProcessView
 from hermes.domain.services import ToolServices
 from hermes.domain.tool import ApprovalPrompt, Effect, ToolResult
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 _LONGEST_WAIT = 600
 _PREVIEW = 20_000
 _MOST_LOOKED_AT = 20_000
-_ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")
+_ANSI = late_pattern(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")
 _NOTHING_HOLDS = "No sandbox holds commands here, so each is asked for."
-_READS_PASSWORD = re.compile(r"(^|\s)(-[A-Za-z]*[SA]|--stdin|--askpass)")
-_UNASKED = re.compile(r"sudo: a (terminal|password) is required")
+_READS_PASSWORD = late_pattern(r"(^|\s)(-[A-Za-z]*[SA]|--stdin|--askpass)")
+_UNASKED = late_pattern(r"sudo: a (terminal|password) is required")
 _CANNOT_ASK = (
     "a password cannot be given to it this way. Write sudo as a plain word in the command itself; on a"
     " machine without Python it has to work without a password."
 )
-_UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_UNSEEN = late_pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
+async def ask_for_command(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     """Bound to the exact command and folder. What is never run is not asked for: `terminal` refuses it."""
     from hermes.agent.danger.judge import digest
 
@@ -155,14 +155,14 @@ async def _serves_itself(case: ApprovalCase, command: str) -> bool:
     return any(view.running for view in views)
 
 
-_LEFT_RUNNING = re.compile(r"(?<![&>])&(?![&>])")
+_LEFT_RUNNING = late_pattern(r"(?<![&>])&(?![&>])")
 
 
 @tool(
     "terminal",
     Effect.ONCE,
     needs=(Backend, ProcessEnded),
-    approval_check=_approval_check,
+    approval_check=ask_for_command,
     after_outside=ask_after_outside,
 )
 async def terminal(
@@ -180,11 +180,7 @@ async def terminal(
     timeout: seconds, at most 600; 0 = the usual limit
     notify: with background: be told when it ends
     """
-    scope = await invocation.scope()
-    scope = replace(scope, cwd=resolve_path(scope, workdir))
-    verdict, _ = await _judge(invocation.services, invocation.session, command, scope)
-    _refuse_never(verdict)
-    await invocation.services.get(CommandRules).trail.note_written(invocation.session, verdict.written)
+    verdict = await judge_now(invocation, command, workdir)
     from hermes.agent.danger.destinations import reaches_out
 
     wanted = timeout if timeout > 0 else invocation.services.get(CommandRules).seconds()
@@ -203,7 +199,18 @@ async def terminal(
     result = await invocation.backend.run(order, invocation.context.output)
     outside = bool(clean(result.output).strip()) and reaches_out(command)
     text = _report(result, seconds) + ("" if sudo is None else sudo.note(result))
-    return ToolResult(text=text, failed=result.timed_out, outside=outside)
+    data = {"output": clean(result.output), "exit_code": result.code}
+    return ToolResult(text=text, data=data, failed=result.timed_out, outside=outside)
+
+
+async def judge_now(invocation: ToolInvocation, command: str, workdir: str = "") -> DangerVerdict:
+    """Refuse what is never run, and note what it writes."""
+    scope = await invocation.scope()
+    scope = replace(scope, cwd=resolve_path(scope, workdir))
+    verdict, _ = await _judge(invocation.services, invocation.session, command, scope)
+    _refuse_never(verdict)
+    await invocation.services.get(CommandRules).trail.note_written(invocation.session, verdict.written)
+    return verdict
 
 
 async def _sudo(invocation: ToolInvocation, verdict: DangerVerdict) -> _SudoCall | None:

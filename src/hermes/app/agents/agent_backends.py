@@ -24,8 +24,7 @@ from hermes.app.agents.ladder import (
     choose,
     leaves_open,
 )
-from hermes.app.homes import MEDIA, SANDBOXES, WORKSPACE
-from hermes.control.jobs.runs import RUN_SESSIONS
+from hermes.app.homes import MEDIA, SANDBOXES, WORKSPACE, WORKSPACES
 from hermes.control.people.routing import job_source
 from hermes.domain.address import CHAT_KINDS, Source, SourceKind
 from hermes.domain.errors import UserError
@@ -38,10 +37,11 @@ from hermes.domain.ports.world import (
     World,
 )
 from hermes.domain.rows import MediaItem
-from hermes.domain.session import owner_of
-from hermes.domain.settings.settings import AUTO, Profile, Settings
+from hermes.domain.session import RUN_SESSIONS, owner_of
+from hermes.domain.settings.settings import AUTO, ApprovalSettings, Profile, Settings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
+from hermes.domain.word import replace
 from hermes.execution.backend_life import KeptBackend
 from hermes.execution.routed_backend import RoutedBackend
 from hermes.execution.sandboxes.probe import SandboxProbe
@@ -68,17 +68,39 @@ class AgentBackends:
         self.backend = RoutedBackend(self._of_session, self._all)
         for name in self._declared():
             choice = choose(Commander(named=name), profile.settings, ())
-            order = self._order(name, workspace, choice, gateway.settings())
+            order = self._order(name, workspace, choice, self._settings())
             gateway.name_own(order)
             if not gateway.has(order):
                 gateway.make(order)
 
+    def _settings(self) -> Settings:
+        """Those of now, as they count for the agent."""
+        return self._gateway.settings().of(self._profile.agent)
+
+    def _settings_for(self, turn: Turn) -> Settings:
+        """A task of others is no way around where the commands of the topmost run, nor around what any of
+        them denies or asks for."""
+        own, parent = self._settings(), turn.input.guidance.parent
+        if parent is None:
+            return own
+        above = [self._gateway.settings().of(agent) for agent in parent.agents]
+        deny, ask = (
+            tuple(dict.fromkeys(line for each in (own, *above) for line in getattr(each.approvals, name)))
+            for name in ("deny", "ask")
+        )
+        approvals = replace(own.approvals, deny=deny, ask=ask)
+        return replace(own, terminal=above[0].terminal, approvals=approvals)
+
     def of(self, turn: Turn, folder: str | None = None) -> Backend:
-        return self._alone(Commander.of(turn), turn.session, folder)
+        return self._alone(Commander.of(turn), turn.session, folder, self._settings_for(turn))
 
     def of_source(self, source: Source | None, folder: str | None = None, session: str = "") -> Backend:
         """That of what comes from there; of the agent itself, if it comes from nowhere."""
         return self._alone(Commander(source=source), session, folder)
+
+    def of_server(self, named: str) -> Backend:
+        """That of a program which the settings name: the agent's own, or the one that is named with it."""
+        return self._alone(Commander(named=named), "")
 
     def of_job(self, maker: Source | None, session: str = "") -> Backend:
         """That of a job which somebody made, in the session of one of its runs."""
@@ -88,13 +110,13 @@ class AgentBackends:
 
     def trusts(self, maker: Source | None) -> bool:
         """Whether a job is the owner's or an admin's, who may name folders of this machine."""
-        return Commander(maker=maker).is_trusted(self._gateway.settings())
+        return Commander(maker=maker).is_trusted(self._settings())
 
     async def place(
         self, source: Source | None, folder: str | None = None, session: str = ""
     ) -> World | None:
         """None while it is looked for what works here: nobody waits for that before a command does."""
-        open_yet = leaves_open(Commander(source=source), self._gateway.settings())
+        open_yet = leaves_open(Commander(source=source), self._settings())
         if open_yet and self._gateway.probes.results is None:
             return None
         return await self.of_source(source, folder, session).place()
@@ -104,14 +126,20 @@ class AgentBackends:
         their own. A job has some only in a folder of its own, for anybody may have had it made."""
         if source is not None and source.kind is SourceKind.JOB and folder is None:
             return None
-        trusted = Commander(source=source).is_trusted(self._gateway.settings())
+        trusted = Commander(source=source).is_trusted(self._settings())
         return self.of_source(source, folder, session).files if trusted else None
+
+    def _has_session_folders(self, settings: Settings) -> bool:
+        hosted = settings.agents.get(self._profile.agent)
+        return hosted is not None and hosted.session_workspaces
 
     def _all(self) -> list[KeptBackend]:
         return self._gateway.of_agent(self._profile.agent, self._profile.home)
 
-    def _alone(self, who: Commander, session: str, folder: str | None = None) -> Backend:
-        hold = partial(self._hold, who, session, folder, self._gateway.settings())
+    def _alone(
+        self, who: Commander, session: str, folder: str | None = None, settings: Settings | None = None
+    ) -> Backend:
+        hold = partial(self._hold, who, session, folder, settings or self._settings())
 
         async def choose(_: str) -> KeptBackend:
             return (await hold()).kept
@@ -122,7 +150,7 @@ class AgentBackends:
     def bind(self, turn: Turn, folder: str | None = None) -> Iterator[None]:
         """What the session does meanwhile is done in one backend, whatever the settings become."""
         bound, key = self._gateway.bound, (self._profile.agent, turn.session)
-        settings = self._gateway.settings()
+        settings = self._settings_for(turn)
         get = bound[key] = partial(self._hold, Commander.of(turn), turn.session, folder, settings)
         try:
             yield
@@ -140,6 +168,11 @@ class AgentBackends:
         get = self._gateway.bound.get((self._profile.agent, session))
         return get is not None and (await get()).choice.ask_all
 
+    async def approvals(self, session: str) -> ApprovalSettings:
+        """What counts for the session's commands, with what whoever gave its task denies."""
+        get = self._gateway.bound.get((self._profile.agent, session))
+        return self._settings().approvals if get is None else (await get()).approvals
+
     def _declared(self) -> Collection[str]:
         settings, agent = self._profile.settings, self._profile.agent  # they may not count yet
         routed = (route.backend for route in settings.routes if route.agent == agent and route.backend)
@@ -152,7 +185,7 @@ class AgentBackends:
             return (await get()).kept
         if session:  # what its turn left running must not slip out of the sandbox that it was in
             raise UserError(f"No turn runs in the session {session}, so nothing can be done there now.")
-        return (await self._hold(Commander(), "", None, self._gateway.settings())).kept
+        return (await self._hold(Commander(), "", None, self._settings())).kept
 
     async def _hold(
         self, who: Commander, session: str, folder: str | None, settings: Settings
@@ -165,12 +198,14 @@ class AgentBackends:
             workspace = self._profile.home / SANDBOXES / choice.backend / _task(who, session) / WORKSPACE
         elif folder is not None and not await asyncio.to_thread(is_led_away, folder):
             workspace = Path(folder)
+        elif session and self._has_session_folders(settings):
+            workspace = self._profile.home / WORKSPACES / _task(who, session)
         order = self._order(choice.backend, workspace, choice, settings)
         if workspace == self._workspace:
             self._gateway.name_own(order)
         kept = await self._gateway.get(order)
         choice.check(await kept.place())
-        return HeldBackend(kept=kept, choice=choice)
+        return HeldBackend(kept=kept, choice=choice, approvals=settings.approvals)
 
     async def _probes(self, who: Commander, settings: Settings) -> Collection[SandboxProbe]:
         """What works here, where it matters: nobody waits for it in vain."""
@@ -178,7 +213,7 @@ class AgentBackends:
         return [probe for probe in probes if self._gateway.offers(probe.name)]
 
     def _order(self, name: str, workspace: Path, choice: BoundaryChoice, settings: Settings) -> BackendOrder:
-        both = (self._profile.settings, self._gateway.settings())
+        both = (self._profile.settings, self._settings())
         names = ((route, route.backend.strip().lower()) for each in both for route in each.routes)
         return BackendOrder(
             name=name,
@@ -186,7 +221,7 @@ class AgentBackends:
             workspace=workspace,
             network=choice.network,
             route=next((route for route, named in names if named == name), None),
-            own_folder=choice.apart,
+            own_folder=choice.apart or workspace.parent == self._profile.home / WORKSPACES,
             passthrough=settings.terminal.env_passthrough,
         )
 

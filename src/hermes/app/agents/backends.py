@@ -33,7 +33,7 @@ from hermes.app.homes import SANDBOXES, WORKSPACE
 from hermes.control.chores import HOURLY, Chore
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
-from hermes.domain.ids import AgentId
+from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.world import (
     OPEN_NETWORK,
     BackendRequest,
@@ -41,7 +41,7 @@ from hermes.domain.ports.world import (
     NetworkRules,
     World,
 )
-from hermes.domain.settings.settings import AUTO, Profile, Route, Settings, TerminalSettings
+from hermes.domain.settings.settings import AUTO, ApprovalSettings, Profile, Route, Settings, TerminalSettings
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.execution.backend_life import KeptBackend
@@ -193,6 +193,7 @@ class GatewayBackends:
         seconds = terminal.lifetime_seconds
         if terminal.backend == AUTO:  # a while after the start, so that nobody's first answer waits for it
             await self.probes.get()
+        await self._leave_removed()
         await asyncio.gather(*(kept.tend(seconds) for kept in tuple(self._kept.values())))
         await asyncio.gather(*(kept.tend(0.0) for kept in self._retired))
         self._retired = [kept for kept in self._retired if kept.is_open]
@@ -204,19 +205,16 @@ class GatewayBackends:
         left = tuple(self._kept.values())
         return f"{sum(kept.is_open for kept in left)} of {len(left)} open"
 
+    async def _leave_removed(self) -> None:
+        """What an agent that is gone left running has nobody who could stop it."""
+        there = {MAIN_AGENT, *self.settings().agents, *(agent for agent, _ in self.bound)}
+        gone = [key for key in tuple(self._kept) if key[0] not in there]
+        await _close([self._kept.pop(key) for key in gone])
+
     async def close(self) -> None:
         """All at once, and not for ever."""
         await self.probes.close()
-        kept = (*self._kept.values(), *self._retired)
-        try:
-            async with asyncio.timeout(_STOP_SECONDS):
-                ends = await asyncio.gather(*(each.close() for each in kept), return_exceptions=True)
-        except TimeoutError:
-            log.warning("backend.not_closed: some took longer than %g s", _STOP_SECONDS)
-            return
-        for each, error in zip(kept, ends, strict=True):
-            if error is not None:
-                log.warning("backend.not_closed backend=%s why=%s", each.name, error)
+        await _close((*self._kept.values(), *self._retired))
 
     def _facts(self) -> list[dict[str, Any]]:
         """Of each, whatever the folders of its sessions are; but those of an agent's former home only while
@@ -244,6 +242,18 @@ class GatewayBackends:
     def _worlds(self) -> dict[tuple[str, NetworkRules], World]:
         kept = tuple(self._kept.items())
         return {(key[1], key[4]): each.world for key, each in kept if each.world is not None}
+
+
+async def _close(kept: Sequence[KeptBackend]) -> None:
+    try:
+        async with asyncio.timeout(_STOP_SECONDS):
+            ends = await asyncio.gather(*(each.close() for each in kept), return_exceptions=True)
+    except TimeoutError:
+        log.warning("backend.not_closed: some took longer than %g s", _STOP_SECONDS)
+        return
+    for each, error in zip(kept, ends, strict=True):
+        if error is not None:
+            log.warning("backend.not_closed backend=%s why=%s", each.name, error)
 
 
 def _backend_facts(agent: AgentId, name: str, alike: Sequence[KeptBackend]) -> dict[str, Any]:
@@ -300,6 +310,7 @@ class HeldBackend(Struct, frozen=True, kw_only=True):
 
     kept: KeptBackend
     choice: BoundaryChoice
+    approvals: ApprovalSettings
 
 
 def _sweep(folder: Path, kept: Collection[Path], before: float) -> int:

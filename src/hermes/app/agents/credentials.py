@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from hermes.agent.models.login.services import LOGINS
+from hermes.agent.models.login.services import login_of
 from hermes.agent.models.pool import CredentialAccess
 from hermes.domain.clock import Clock
 from hermes.domain.credential import Cooldown, Credential, secrets_of
@@ -83,7 +83,7 @@ class CredentialStore:
             log.warning("credential.not_renewed id=%s why=%s", id, error)
 
     async def _renew(self, credential: Credential) -> Credential:
-        login = LOGINS.get(credential.provider)
+        login = login_of(credential)
         if login is None:
             raise NeedsLogin(f"nobody knows how to renew a login at {credential.provider}")
         lock = MachineLock(folder=self._locks, scope="login", identity=f"{self._file.path}\0{credential.id}")
@@ -93,7 +93,7 @@ class CredentialStore:
             every = {each.id: each for each in stored.credentials} | self._unwritten
             now = every.get(credential.id)
             if now is None or now.dead:
-                why = now.dead if now else f"there is no login any more: hermes login {credential.provider}"
+                why = now.dead if now else f"there is no login any more: {login.again}"
                 raise NeedsLogin(why)
             if now.key != credential.key:
                 return now  # somebody else has renewed it meanwhile

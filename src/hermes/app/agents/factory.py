@@ -16,6 +16,8 @@ from hermes.agent.context.compress import Compressor
 from hermes.agent.context.prompt import IDENTITY
 from hermes.agent.danger.scope import UserLocks
 from hermes.agent.run.loop import AgentLoop, LoopLimits
+from hermes.agent.tools.code import CodeRules
+from hermes.agent.tools.delegate import Delegation
 from hermes.agent.tools.folder_notes import FolderNotes
 from hermes.agent.tools.registry import (
     CommandRules,
@@ -29,8 +31,11 @@ from hermes.agent.tools.registry import (
 from hermes.agent.tools.trail import SessionTrail
 from hermes.app.agents.agent_backends import AgentBackends, BoundAgent
 from hermes.app.agents.backends import GatewayBackends
+from hermes.app.agents.checkpoints import CheckpointStores
 from hermes.app.agents.compression import make_compressor
 from hermes.app.agents.manner import AgentManner
+from hermes.app.agents.mcp import mcp_limits, mcp_sources
+from hermes.app.agents.media import AgentMedia, check_media
 from hermes.app.agents.memory import AgentMemory
 from hermes.app.agents.memory_provider import ProviderMemory
 from hermes.app.agents.models import AgentModels
@@ -38,11 +43,13 @@ from hermes.app.agents.prompt import BUILT_IN, SystemPrompt, make_memories
 from hermes.app.agents.redaction import redacting
 from hermes.app.agents.references import AgentReferences
 from hermes.app.agents.registry import AgentRegistry
+from hermes.app.agents.rewinding import AgentCheckpoints, able_to_rewind
 from hermes.app.agents.skills import AgentSkills
 from hermes.app.agents.sudo import SudoPasswords
 from hermes.app.agents.terminal_settings import check_terminal
 from hermes.app.agents.tools import OpenSources, TurnLimits, check_own_toolsets, check_toolsets
 from hermes.app.agents.world_scopes import WorldScopes
+from hermes.app.browser import AppBrowser
 from hermes.app.egress import AppEgress
 from hermes.app.homes import MEDIA, WORKSPACE, closed_homes
 from hermes.app.jobs import HomeJobs, job_tool
@@ -57,13 +64,18 @@ from hermes.control.people.memory import person_of
 from hermes.control.turn.gates import gate_tool
 from hermes.control.turn.passwords import PasswordDesk
 from hermes.control.workers import Supervisor, report_death
+from hermes.domain.address import Source
 from hermes.domain.channels import MessagingPort
-from hermes.domain.clock import Clock, zone_named
+from hermes.domain.clock import Clock
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.agent import Memory, Provider
+from hermes.domain.ports.browser import Browser
+from hermes.domain.ports.house import House
 from hermes.domain.ports.store import Store
-from hermes.domain.ports.world import Backend, Egress, Media, ProcessView
+from hermes.domain.ports.web import Web
+from hermes.domain.ports.world import Backend, DocumentReader, Egress, Media, ProcessView, World
 from hermes.domain.services import ToolServices
+from hermes.domain.session import Session
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.settings import PluginOptions, Profile, Settings
 from hermes.domain.text import one_line
@@ -71,6 +83,9 @@ from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.toolbox import Toolbox, ToolSource
 from hermes.domain.turn import Cause, Turn
 from hermes.domain.word import replace
+from hermes.execution.documents.reader import DocumentProcess
+from hermes.execution.house.home_assistant import HomeAssistantHouse
+from hermes.execution.web.access import WebAccess
 from hermes.state.files.media import MediaFiles
 from hermes.state.home.homes import agent_home
 from hermes.state.memory.files import write_first_soul
@@ -94,6 +109,7 @@ class AgentSurroundings(Struct, frozen=True, kw_only=True):
     loops: Supervisor
     live: LiveSettings
     egress: AppEgress
+    browser: AppBrowser
 
 
 def _locks(settings: Settings) -> UserLocks:
@@ -112,6 +128,7 @@ class AgentFactory:
         self._loaded = loaded
         self._overrides = around.overrides
         self._waking: set[asyncio.Task[Turn | None]] = set()
+        self._documents = DocumentProcess()
         given = around.overrides
         home = None if given.in_memory else around.home
         self.models = AgentModels(loaded, given.provider, given.inject, given.clock, home)
@@ -154,6 +171,11 @@ class AgentFactory:
         for provider in self._providers.pop(agent, ()):
             await provider.close()
         return True
+
+    def look_again(self) -> None:
+        """What the owner accepted of MCP servers may be other than it was."""
+        for opened in self._sources.values():
+            opened.look_again()
 
     async def succeed(self, loaded: LoadedSettings) -> tuple[AgentFactory, Runtime]:
         """The factory for another generation of settings, and the main agent that it built; a `UserError` if
@@ -204,8 +226,9 @@ class AgentFactory:
         self._closed = closed_homes(self._around.home, self._around.environ, settings)
         if self._overrides.tools is None:
             self._added = plugins.tools(settings.plugins)
-        check_toolsets(self._loaded, self._added.toolsets)
+        check_toolsets(self._loaded, {*self._added.toolsets, *settings.mcp_servers})
         check_terminal(self._loaded, self._around.environ)
+        check_media(self._loaded)
         self.backends.load()
 
     async def build(self, agent: AgentId) -> Runtime:
@@ -225,53 +248,54 @@ class AgentFactory:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         if agent != MAIN_AGENT:
             check_agent_secrets(home)
-        own = replace(settings, model=model_of(agent, self._loaded))
+        own = replace(settings.of(agent), model=model_of(agent, self._loaded))
         sources: dict[str, ToolSource] = {}
         return self._runtime(Profile(agent=agent, home=home, settings=own), store, sources), sources
 
     def _runtime(self, profile: Profile, store: Store, sources: dict[str, ToolSource]) -> Runtime:
-        workspace = self.workspace(profile.home)
-        if self._overrides.workspace is None and not workspace.exists():
-            write_first_soul(profile.home, IDENTITY)
-        workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+        workspace = self._made_workspace(profile.home)
         media = MediaFiles(profile.home / MEDIA, store, self._overrides.clock)
         tools = self._overrides.tools
         backends = AgentBackends(profile, workspace, self.backends)
         backend, scopes = backends.backend, self._scopes(profile)
         memory, skills = self._memory(profile, store), self._skills(profile, backend)
         memories, provider = self._memories(memory, profile)
+        engines = self._engines(profile, store, media)
         if tools is None:
             services = self._services(profile, store, backends, media, scopes).plus(MemoryBook, memory)
-            services = services.plus(SkillBook, skills)
+            services = engines.offered(services.plus(SkillBook, skills))
             tools = [*self.tools(services, sources), *(() if provider is None else provider.tools())]
+            sources |= mcp_sources(profile, backends, media, self._loaded.secrets, self._overrides.clock)
+        checkpoints, tools = self._keeping(profile, store, backends, tools)
         toolbox = self._toolbox(profile, tools, skills)
-        model = self.models.name(profile.agent)
         prompt = SystemPrompt(
             profile=profile,
             toolbox=toolbox,
             place=backends.place,
             files=backends.project_files,
             window=partial(self.models.window, profile.agent),
-            model=model,
+            model=self.models.name(profile.agent),
             clock=self._overrides.clock,
             memories=memories,
             conceal=self._loaded.secrets.conceal,
             skills=skills.catalogue,
         )
         memory.changed = prompt.forget
-        live, clock = self._around.live, self._overrides.clock
+        now, clock = self._now(profile), self._overrides.clock
         before = None if provider is None else provider.before_compression
-        compressor = make_compressor(profile.agent, self.models, lambda: live.now.compression, clock, before)
+        compressor = make_compressor(profile.agent, self.models, lambda: now().compression, clock, before)
         loop = self._loop(profile, media, toolbox, prompt, compressor)
-        jobs = None if self._overrides.in_memory else self._jobs(profile, backends)
         return Runtime(
             profile=profile,
-            agent=BoundAgent(loop, backends),
+            agent=able_to_rewind(BoundAgent(loop, backends), checkpoints),
+            checkpoints=checkpoints,
             store=store,
             model=self.models.title(profile),
             facts=partial(self.models.facts_of, profile.agent),
             title=self.models.titler(profile.agent, clock),
             describe=self.models.describer(profile.agent, clock),
+            transcribe=engines.transcriber(),
+            speak=engines.speaker(),
             prompt=prompt.freeze,
             compression=compressor,
             workspace=str(workspace),
@@ -283,10 +307,27 @@ class AgentFactory:
             skills=skills,
             toolbox=toolbox,
             media=media,
-            jobs=jobs,
+            jobs=None if self._overrides.in_memory else self._jobs(profile, backends),
             take_file=self._around.messaging.files(profile, backend, media, scopes),
             bring_file=backends.bring,
             processes=backends.processes,
+        )
+
+    def _made_workspace(self, home: Path) -> Path:
+        workspace = self.workspace(home)
+        if self._overrides.workspace is None and not workspace.exists():
+            write_first_soul(home, IDENTITY)
+        workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return workspace
+
+    def _engines(self, profile: Profile, store: Store, media: Media) -> AgentMedia:
+        return AgentMedia(
+            profile=profile,
+            store=store,
+            models=self.models,
+            egress=self._around.egress.client(profile.agent),
+            media=media,
+            variable=self._loaded.of(profile.agent).variable,
         )
 
     def _loop(
@@ -297,7 +338,7 @@ class AgentFactory:
         prompt: SystemPrompt,
         compressor: Compressor | None,
     ) -> AgentLoop:
-        settings, live, clock = profile.settings, self._around.live, self._overrides.clock
+        settings, now, clock = profile.settings, self._now(profile), self._overrides.clock
         return AgentLoop(
             provider=self.provider(profile, media),
             toolbox=toolbox,
@@ -306,28 +347,32 @@ class AgentFactory:
             clock=clock,
             facts=partial(self.models.facts_of, profile.agent),
             ask_model=partial(self.models.asker, profile.agent, clock),
-            smart=lambda: live.now.approvals.mode == "smart",
-            manner=AgentManner(live, profile.home, settings.prefill_messages_file),
-            limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
+            smart=lambda: now().approvals.mode == "smart",
+            manner=AgentManner(self._around.live, profile.home, settings.prefill_messages_file),
+            limits=LoopLimits(
+                iterations=settings.agent.max_turns,
+                retries=settings.agent.api_max_retries,
+                guard=settings.tool_loop_guardrails,
+                silence=settings.agent.gateway_timeout,
+            ),
             link_hosts=lambda: settings.approvals.link_hosts,
             compressor=compressor,
             cache_ttl=settings.prompt_caching.cache_ttl,
         )
 
     def _memory(self, profile: Profile, store: Store) -> AgentMemory:
-        live = self._around.live
         return AgentMemory(
-            profile, store, self._overrides.clock, lambda: live.now, self._loaded.secrets.redact
+            profile, store, self._overrides.clock, self._now(profile), self._loaded.secrets.redact
         )
 
     def _skills(self, profile: Profile, backend: Backend) -> AgentSkills:
         """Reads files, so it runs in a thread."""
-        live = self._around.live
+        now = self._now(profile)
         egress, clock = self._around.egress, self._overrides.clock
         hub = SkillHub(
-            profile.home, lambda: live.now.skills, egress.client(profile.agent), egress.pin_host, clock
+            profile.home, lambda: now().skills, egress.client(profile.agent), egress.pin_host, clock
         )
-        skills = AgentSkills(profile, lambda: live.now, clock, self._loaded.secrets.redact, hub.act)
+        skills = AgentSkills(profile, now, clock, self._loaded.secrets.redact, hub.act)
         skills.backend = backend
         skills.recover()
         skills.scan()
@@ -336,7 +381,7 @@ class AgentFactory:
     def _memories(
         self, own: AgentMemory, profile: Profile
     ) -> tuple[dict[str, Memory], ProviderMemory | None]:
-        memories = make_memories(own, profile, self._loaded)
+        memories = make_memories(own, profile, self._loaded.of(profile.agent))
         others = [(name, memory) for name, memory in memories.items() if name != BUILT_IN]
         if not others:
             return memories, None
@@ -356,14 +401,35 @@ class AgentFactory:
             toolbox=toolbox,
             backends=backends,
             egress=partial(self._around.egress.client, profile.agent),
+            read=self._documents,
             facts=partial(self.models.facts_of, profile.agent),
         )
 
     def _jobs(self, profile: Profile, backends: AgentBackends) -> HomeJobs:
         return HomeJobs(profile.home, self._around.environ, backends, self._loaded.secrets.redact)
 
+    def _keeping(
+        self, profile: Profile, store: Store, backends: AgentBackends, tools: Sequence[Tool]
+    ) -> tuple[AgentCheckpoints | None, Sequence[Tool]]:
+        """The checkpoints of an agent, and its tools as they make some; none for a script."""
+        if self._overrides.in_memory:
+            return None, tools
+        around, clock = self._around, self._overrides.clock
+        stores = CheckpointStores(profile, store, clock, lambda: around.live.now.checkpoints, around.environ)
+
+        async def place(source: Source, session: Session) -> World:
+            return await backends.of_source(source, session.workspace, session.id).place()
+
+        checkpoints = AgentCheckpoints(stores, backends.backend, backends.of, place)
+        return checkpoints, checkpoints.dress(tools)
+
     def _scopes(self, profile: Profile) -> WorldScopes:
-        return WorldScopes(profile, self._closed, lambda: _locks(self._around.live.now))
+        now = self._now(profile)
+        return WorldScopes(profile, self._closed, lambda: _locks(now()))
+
+    def _now(self, profile: Profile) -> Callable[[], Settings]:
+        """The settings of this moment, as they count for the agent."""
+        return partial(self._around.live.of, profile.agent)
 
     def workspace(self, home: Path) -> Path:
         return self._overrides.workspace or home / WORKSPACE
@@ -387,29 +453,58 @@ class AgentFactory:
         self, profile: Profile, store: Store, backends: AgentBackends, media: Media, scopes: WorldScopes
     ) -> ToolServices:
         """What tools work with, whoever they come from."""
+        now = self._now(profile)
         return ToolServices(
             {
                 Backend: backends.backend,
                 Egress: self._around.egress.client(profile.agent),
+                DocumentReader: self._documents,
+                Web: self._web(profile),
+                House: self._house(),
+                Browser: self._around.browser.of(profile.agent),
                 Media: media,
                 Profile: profile,
                 Clock: self._overrides.clock,
-                Recall: recall_from(store, zone_named(profile.settings.timezone)),
+                Recall: recall_from(store, profile.settings.timezone),
                 CommandRules: CommandRules(
                     scope_in=scopes.of,
-                    asks=lambda: self._around.live.now.approvals.mode != "off",
+                    asks=lambda: now().approvals.mode != "off",
                     asks_all=backends.asks_all,
-                    seconds=lambda: self._around.live.now.terminal.timeout,
+                    approvals=backends.approvals,
+                    seconds=lambda: now().terminal.timeout,
                     trail=SessionTrail(store),
                 ),
-                ProcessEnded: self._tell_ended,
-                SudoPassword: SudoPasswords(
-                    self._loaded.secrets, lambda: self._around.live.now, self._password_desk
+                Delegation: Delegation(
+                    settings=lambda: now().delegation, agents=lambda: now().helpers_of(profile.agent)
                 ),
+                CodeRules: CodeRules(now=lambda: now().code_execution),
+                ProcessEnded: self._tell_ended,
+                SudoPassword: SudoPasswords(self._loaded.secrets, now, self._password_desk),
                 JobActions: None if self._overrides.in_memory else job_tool(self._around.gateway),
                 MessagingPort: self._around.messaging.office,
             }
         )
+
+    def _web(self, profile: Profile) -> WebAccess:
+        return WebAccess(
+            settings=self._now(profile),
+            key=self._loaded.of(profile.agent).variable,
+            egress=self._around.egress.client(profile.agent),
+            documents=self._documents,
+            clock=self._overrides.clock,
+        )
+
+    def _house(self) -> HomeAssistantHouse | None:
+        """The house of the gateway's Home Assistant account, if there is one."""
+
+        def told(variable: str) -> str:
+            secret = self._loaded.find("homeassistant", variable)
+            return "" if secret is None else secret.reveal().strip()
+
+        if not told("HASS_TOKEN"):
+            return None
+        usual = "http://homeassistant.local:8123"
+        return HomeAssistantHouse(lambda: told("HASS_URL") or usual, lambda: told("HASS_TOKEN"))
 
     def _password_desk(self) -> PasswordDesk | None:
         gateway = self._around.gateway()
@@ -419,12 +514,20 @@ class AgentFactory:
         limits = TurnLimits(
             settings=lambda: self._around.live.now, agent=profile.agent, main=self._overrides.toolsets
         )
-        added = {*self._added.toolsets, *(tool.toolset for tool in tools if isinstance(tool, Tool))}
+        added = {
+            *self._added.toolsets,
+            *profile.settings.mcp_servers,
+            *(tool.toolset for tool in tools if isinstance(tool, Tool)),
+        }
         check_own_toolsets(limits.own(profile.settings), added)
         secrets = self._loaded.secrets
         toolbox = Toolbox(
             tools,
-            limits=lambda session, source: (*limits(session, source), *skills.limits(source)),
+            limits=lambda session, source: (
+                *limits(session, source),
+                *skills.limits(source),
+                *mcp_limits(lambda: self._around.live.now, source),
+            ),
             dress=lambda tool: gate_tool(self._hooks, redacting(tool, secrets)),
             loading=profile.settings.tools.rule,
         )

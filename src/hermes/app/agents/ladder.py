@@ -18,6 +18,7 @@ from msgspec import Struct
 from hermes.control.people.standing import at_machine, is_trusted
 from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId
 from hermes.domain.ports.world import (
     LOCAL,
     NO_NETWORK,
@@ -36,6 +37,7 @@ from hermes.domain.settings.settings import (
     Settings,
     TerminalSettings,
 )
+from hermes.domain.text import list_some
 from hermes.domain.turn import Turn
 from hermes.domain.word import replace
 from hermes.execution.sandboxes.probe import SandboxProbe, probe_in_child
@@ -75,7 +77,7 @@ class Commander(Struct, frozen=True, kw_only=True):
         return cls(
             source=turn.source,
             maker=guidance.origin,
-            alone=bool(guidance.unattended),
+            alone=bool(guidance.unattended) or guidance.parent is not None,
             named=guidance.backend,
         )
 
@@ -252,7 +254,8 @@ def boundary_facts(
     probes: Collection[SandboxProbe],
     worlds: Mapping[tuple[str, NetworkRules], World] | None = None,
 ) -> list[dict[str, Any]]:
-    """Which boundary counts for whom: in general, and by each route that says something of its own. `worlds`
+    """Which boundary counts for whom: in general, by each route that says something of its own, and for
+    agents with a backend of their own. `worlds`
     are those of backends, with the network they were made with, that have told theirs."""
     cases = [("", who, replace(settings, routes=())) for who in _PEOPLE]
     for number, route in enumerate(settings.routes):
@@ -260,6 +263,13 @@ def boundary_facts(
             # As if everything came by this route.
             alone = replace(settings, routes=(replace(route, match=RouteMatch()),))
             cases += [(f"routes[{number}]", who, alone) for who in (TRUSTED, STRANGERS)]
+    apart: dict[str, list[AgentId]] = {}
+    for agent, hosted in settings.agents.items():
+        if hosted.backend:
+            apart.setdefault(hosted.backend, []).append(AgentId(agent))
+    for agents in apart.values():
+        own = replace(settings.of(agents[0]), routes=())
+        cases += [(f"agents {list_some(agents)}", who, own) for who in _PEOPLE]
     told = {} if worlds is None else worlds
     return [
         _facts(who, route, choose(_PEOPLE[who], each, probes), probes, told) for route, who, each in cases

@@ -18,6 +18,7 @@ from hermes.agent.models.registry import Models
 from hermes.agent.models.servers import ModelListing
 from hermes.domain.clock import Clock
 from hermes.domain.errors import FaultKind, ModelFault
+from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.providers import PROVIDERS, find_provider, split_model
@@ -57,7 +58,7 @@ class ModelPlaces:
         self._windows: dict[str, tuple[int, bool]] = {}
         self._listed: dict[str, int] = {}
         self._health: dict[str, ProviderHealth] = {}
-        self._reached: dict[tuple[ModelSettings, str], tuple[ModelChoice, ModelSettings]] = {}
+        self._reached: dict[tuple[ModelSettings, str, AgentId], tuple[ModelChoice, ModelSettings]] = {}
 
     async def open(self, store: Store) -> None:
         """Read what was remembered."""
@@ -70,22 +71,22 @@ class ModelPlaces:
     # --- by name
 
     def find(
-        self, name: str, base: ModelSettings, own: ModelChoice | None
+        self, name: str, base: ModelSettings, own: ModelChoice | None, agent: AgentId = MAIN_AGENT
     ) -> tuple[ModelChoice, ModelSettings]:
         """How a model is reached that is called so beside the `own` one of an agent, whose settings are
         `base`."""
-        key = (base, name)
+        key = (base, name, agent)  # agents have keys of their own
         if key not in self._reached:
             if len(self._reached) >= _MOST_ROUTES:
                 self._reached.clear()
-            self._reached[key] = self._look_up(name, base, own)
+            self._reached[key] = self._look_up(name, base, own, agent)
         return self._reached[key]
 
     def _look_up(
-        self, name: str, base: ModelSettings, own: ModelChoice | None
+        self, name: str, base: ModelSettings, own: ModelChoice | None, agent: AgentId
     ) -> tuple[ModelChoice, ModelSettings]:
         provider, bare = split_model(name, self._loaded.settings.providers)
-        settings = model_at(name, base, self._loaded)
+        settings = model_at(name, base, self._loaded.of(agent))
         if provider or own is None:
             return self.models.choose_named(settings), settings
         if own.way is not ModelAccess.HTTP or name == own.model:

@@ -15,7 +15,7 @@ from hermes.agent.models.servers import list_models
 from hermes.app.agents.model_places import ModelPlaces
 from hermes.app.agents.models import AgentModels
 from hermes.domain.errors import UserError
-from hermes.domain.ids import AgentId
+from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.models import ModelOption, pick_model
 from hermes.domain.providers import CUSTOM, PROVIDERS, find_provider, split_model
 from hermes.domain.settings.settings import ModelSettings
@@ -39,6 +39,7 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
     loaded: LoadedSettings
     base: ModelSettings
     own: ModelChoice | None = None
+    agent: AgentId = MAIN_AGENT
     aliases: Mapping[str, str] = field(default_factory=dict)
     offered: Sequence[str] = ()
     keyed: Callable[[ModelChoice], ModelChoice] = lambda choice: choice
@@ -69,9 +70,10 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
     def _choice_of(self, name: str) -> ModelChoice | None:
         """Who answers for a name under which a model is kept."""
         model = self.aliases.get(name, name)
-        return (
-            self.own if model in ("", self.base.default) else self.places.find(model, self.base, self.own)[0]
-        )
+        return self.own if model in ("", self.base.default) else self._reached(model)[0]
+
+    def _reached(self, model: str) -> tuple[ModelChoice, ModelSettings]:
+        return self.places.find(model, self.base, self.own, self.agent)
 
     def describe(self, name: str) -> ModelOption:
         """A model by the name under which it is kept."""
@@ -79,7 +81,7 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
         if model in ("", self.base.default):
             choice, settings = self.own, self.base
         else:
-            choice, settings = self.places.find(model, self.base, self.own)
+            choice, settings = self._reached(model)
         facts = self.places.facts(choice, settings)
         title = "" if choice is None else choice.title or choice.provider
         note = _NO_TOOLS if facts.tools is False else ""
@@ -123,7 +125,7 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
         if where in ("", self.base.provider) and self.own is not None:
             return self.own
         # A name stands in where none is given: without one, the provider's usual model is asked for.
-        choice, _ = self.places.find(f"{where}:{model or '-'}", self.base, self.own)
+        choice, _ = self._reached(f"{where}:{model or '-'}")
         return choice
 
     async def _names(self, choice: ModelChoice, ask: bool) -> Sequence[str]:

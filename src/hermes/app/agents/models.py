@@ -37,12 +37,18 @@ from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import Media
 from hermes.domain.providers import split_model
 from hermes.domain.settings.fallback import PoolSettings
-from hermes.domain.settings.settings import ModelSettings, Profile
+from hermes.domain.settings.settings import AuxiliaryModel, ModelSettings, Profile
 from hermes.domain.text import one_line
 from hermes.domain.usage import Usage
 from hermes.domain.word import replace
 from hermes.state.settings.loader import LoadedSettings
-from hermes.state.settings.model_access import auxiliary_model, fallback_models, model_of, model_routes
+from hermes.state.settings.model_access import (
+    auxiliary_model,
+    fallback_models,
+    model_of,
+    model_routes,
+    service_model,
+)
 
 log = logging.getLogger("hermes.app")
 _REAL_MODEL = "model.real."
@@ -131,7 +137,8 @@ class AgentModels:
         base = replace(model_of(agent, self._loaded), default=self.name(agent))
         return {
             "places": self.places,
-            "loaded": self._loaded,
+            "loaded": self._loaded.of(agent),
+            "agent": agent,
             "base": base,
             "own": self._choices.get(agent),
             "aliases": self.aliases,
@@ -179,7 +186,7 @@ class AgentModels:
             return own, base
         if self._given is not None:
             return own, replace(base, default=model, context_length=None)
-        return self.places.find(model, base, own)
+        return self.places.find(model, base, own, agent)
 
     def window(self, agent: AgentId, model: str = "") -> int | None:
         """How many tokens the agent's model, or another one, reads and writes together; None if unknown."""
@@ -227,6 +234,12 @@ class AgentModels:
         if chosen is not main or not model:
             return chosen
         return replace(main, model=model, facts=self.facts_of(agent, model))
+
+    async def service(self, agent: AgentId, wanted: AuxiliaryModel) -> tuple[ModelChoice, ModelFacts]:
+        """Where a model is that is asked for other things than answers, and what is known of it."""
+        settings = service_model(wanted, agent, self._loaded)
+        choice = self._keyed(agent, await self._choose(agent, settings))
+        return choice, self.places.facts(choice, settings)
 
     def asker(self, agent: AgentId, clock: Clock, model: str = "") -> RoleModel:
         """Puts one question to the model of a role, for a session with this model."""
@@ -398,7 +411,7 @@ class AgentModels:
         if self._given is not None or not (elsewhere or (own and own.way is ModelAccess.HTTP)):
             return None
         base = replace(model_of(agent, self._loaded), default=self.name(agent))
-        choice, settings = self.places.find(model, base, own)
+        choice, settings = self.places.find(model, base, own, agent)
         return ModelRoute(provider=self._reach(agent, choice, settings), model=choice.model or model)
 
     def _quiet(self, provider: Provider) -> Provider:

@@ -47,6 +47,8 @@ NOTES_SECONDS = 8.0
 """How long a new session waits for a memory."""
 FILES_SECONDS = 5.0
 """How long it waits for what its project says."""
+_Reading = tuple[World | None, bool, bool]
+"""What the tiers are read for: a world, without rules or with them, with a project's files or without."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,9 +70,8 @@ class SystemPrompt:
     conceal: Conceal = str
     """Takes loaded secrets out of it."""
     _notes: dict[str, Mapping[str, str]] = field(init=False, default_factory=dict)
-    _tiers: dict[tuple[World | None, bool, bool], tuple[float, PromptTiers]] = field(
-        init=False, default_factory=dict
-    )
+    _tiers: dict[_Reading, tuple[float, PromptTiers]] = field(init=False, default_factory=dict)
+    _alone: dict[_Reading, asyncio.Lock] = field(init=False, default_factory=dict)
 
     async def freeze(self, session: Session | None, source: Source | None) -> FrozenPrompt:
         """The prompt as it is now, give or take a second; its texts are the same for every session of the
@@ -81,11 +82,7 @@ class SystemPrompt:
         world = await self._world(source, folder, name)
         files = None if world is None or plain else self.files(source, folder, name)
         key = (world, plain, files is not None)
-        until, tiers = self._tiers.get(key, (float("-inf"), None))
-        if tiers is None or self.clock.monotonic() >= until:
-            tiers = await self._read_all(world, files, plain=plain)
-            self._forget_old()
-            self._tiers[key] = (self.clock.monotonic() + _GOOD_FOR, tiers)
+        tiers = self._fresh(key) or await self._read_once(key, files)
         skills = "" if self.skills is None else self.conceal(await self.skills(source, world))
         context = join_blocks(tiers.context, skills, tiers.volatile)
         tool_list = self.toolbox.freeze(session, source)
@@ -95,6 +92,22 @@ class SystemPrompt:
         """The tiers as they would be told now."""
         world = await self._world(source, None, "")
         return await self._read_all(world, self.files(source, None, ""), plain=False)
+
+    def _fresh(self, key: _Reading) -> PromptTiers | None:
+        until, tiers = self._tiers.get(key, (float("-inf"), None))
+        return tiers if self.clock.monotonic() < until else None
+
+    async def _read_once(self, key: _Reading, files: Files | None) -> PromptTiers:
+        """Whoever comes while it is being read waits for that reading."""
+        lock = self._alone.setdefault(key, asyncio.Lock())
+        async with lock:
+            tiers = self._fresh(key)
+            if tiers is None:
+                tiers = await self._read_all(key[0], files, plain=key[1])
+                self._forget_old()
+                self._tiers[key] = (self.clock.monotonic() + _GOOD_FOR, tiers)
+        self._alone.pop(key, None)
+        return tiers
 
     async def _read_all(self, world: World | None, files: Files | None, *, plain: bool) -> PromptTiers:
         """Side by side: a new session waits for all of it."""
@@ -109,7 +122,7 @@ class SystemPrompt:
         files that are not there."""
         if world is None or files is None or not self.profile.settings.agent.context_files:
             return ()
-        if world.host_files and not await asyncio.to_thread(_may_hold_project, world.workspace):
+        if world.host_folder and not await asyncio.to_thread(_may_hold_project, world.host_folder):
             return ()
         most = most_chars(self.profile.settings.context_file_max_chars, self.window())
         try:
@@ -192,7 +205,8 @@ def _may_hold_project(workspace: str) -> bool:
 
 
 def _today(clock: Clock, timezone: str) -> date:
-    return clock.now().astimezone(zone_named(timezone)).date()
+    # The machine's own zone needs no rules, and to load them takes longer than the rest of a prompt.
+    return clock.now().astimezone(zone_named(timezone) if timezone else None).date()
 
 
 def make_memories(own: Memory, profile: Profile, loaded: LoadedSettings) -> dict[str, Memory]:
@@ -212,6 +226,9 @@ def make_memories(own: Memory, profile: Profile, loaded: LoadedSettings) -> dict
 
 def _with_key(profile: Profile, loaded: LoadedSettings) -> Profile:
     """Settings hold no secret of the environment; a memory is given its own."""
-    honcho = profile.settings.honcho
-    key = honcho.api_key or Secret(loaded.variable("HONCHO_API_KEY"))
-    return replace(profile, settings=replace(profile.settings, honcho=replace(honcho, api_key=key)))
+    settings = profile.settings
+    for name in ("hindsight", "honcho"):
+        chosen = getattr(settings, name)
+        key = chosen.api_key or Secret(loaded.variable(f"{name.upper()}_API_KEY"))
+        settings = replace(settings, **{name: replace(chosen, api_key=key)})
+    return replace(profile, settings=settings)

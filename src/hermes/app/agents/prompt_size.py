@@ -13,6 +13,8 @@ from msgspec import Struct
 from hermes import plugins
 from hermes.agent.context.project_files import find_project_files, most_chars
 from hermes.agent.context.prompt import join_blocks
+from hermes.agent.tools.delegate import Delegation
+from hermes.app.agents.mcp import known_tools
 from hermes.app.agents.prompt import BUILT_IN, SystemPrompt
 from hermes.app.agents.tools import TurnLimits
 from hermes.app.homes import WORKSPACE
@@ -127,9 +129,12 @@ def _tool_parts(toolbox: Toolbox, source: Source) -> Iterator[PromptPart]:
 
 def _describe_tools(profile: Profile) -> list[Tool]:
     offered = plugins.tools(profile.settings.plugins)
-    services = _AnyService({Profile: profile, PluginOptions: PluginOptions()})
+    now = profile.settings
+    children = Delegation(settings=lambda: now.delegation, agents=lambda: now.helpers_of(profile.agent))
+    services = _AnyService({Profile: profile, PluginOptions: PluginOptions(), Delegation: children})
     made = [plugins.make_tools(name, make, services) for name, make in offered.makers.items()]
-    return [*(tool for tools in made if isinstance(tools, tuple) for tool in tools), *offered.plain]
+    own = [tool for tools in made if isinstance(tools, tuple) for tool in tools]
+    return [*own, *offered.plain, *known_tools(profile)]
 
 
 def _find_place(platform: str) -> Source:

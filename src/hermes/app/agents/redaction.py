@@ -12,15 +12,16 @@ from typing import TypeVar, cast
 
 from msgspec import Struct, field
 
+from hermes.agent.run.toolbox import WITHHELD
 from hermes.agent.tools.registry import LONGEST_RESULT, cap
 from hermes.domain.border import ForeignError, contain, describe
-from hermes.domain.concealing import Conceal, concealed, withheld
+from hermes.domain.concealing import Conceal, concealed, concealed_data, withheld
 from hermes.domain.errors import HermesError, as_model_fault
 from hermes.domain.event import Entry, Notice, TextDelta, ThoughtDelta
 from hermes.domain.message import Attachment
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
 from hermes.domain.settings.declaring import STAND_IN
-from hermes.domain.tool import Tool, ToolContext, ToolResult
+from hermes.domain.tool import Clarification, Tool, ToolContext, ToolResult
 from hermes.domain.word import replace
 from hermes.state.settings.secrets import Secrets
 
@@ -43,6 +44,8 @@ def redacting(tool: Tool, secrets: Secrets) -> Tool:
         return cap(secrets.redact(text), missing=missing)
 
     async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        if concealed_data(arguments, secrets.conceal) != concealed_data(arguments, str):  # a script's call
+            return ToolResult(text=WITHHELD, failed=True)
         stream = secrets.stream()
 
         def show(text: str) -> None:
@@ -81,7 +84,10 @@ def _quiet_result(result: ToolResult, quieten: Conceal) -> ToolResult:
             for file in result.attachments
         )  # fmt: skip
         result = replace(result, attachments=tuple(quiet_files))
-    return replace(result, text=_noted(result.text, quiet(result.text)))
+    if isinstance(result.wants, Clarification):
+        result = replace(result, wants=replace(result.wants, text=quiet(result.wants.text)))
+    data = None if result.data is None else concealed_data(result.data, quieten)
+    return replace(result, text=_noted(result.text, quiet(result.text)), data=data)
 
 
 def _noted(before: str, after: str) -> str:

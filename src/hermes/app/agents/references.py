@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from html.parser import HTMLParser
 
 from hermes.app.agents.agent_backends import AgentBackends
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import CallId
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.outside import fence
-from hermes.domain.ports.world import Egress
+from hermes.domain.ports.world import DocumentReader, Egress
 from hermes.domain.references import (
     MOST_COMMITS,
     MOST_REFERENCES,
@@ -48,11 +47,13 @@ class AgentReferences:
         toolbox: Toolbox,
         backends: AgentBackends,
         egress: Callable[[], Egress],
+        read: DocumentReader,
         facts: Callable[[str], ModelFacts],
     ) -> None:
         self._toolbox = toolbox
         self._backends = backends
         self._egress = egress
+        self._read = read
         self._facts = facts
 
     async def expand(self, session: Session, turn: Turn) -> Expansion:
@@ -131,39 +132,8 @@ class AgentReferences:
         page = await self._egress().fetch(url, limit=_MOST_BYTES)
         if not 200 <= page.status < 300:
             raise UserError(f"its server answered with {page.status}.")
-        if not page.mime.startswith("text/") and not page.mime.endswith(("json", "xml", "yaml")):
-            raise UserError(f"it is no text, but {one_line(page.mime, 40)}.")
-        text = page.data.decode("utf-8", "replace")
-        return _PageText.of(text) if "html" in page.mime else text
-
-
-class _PageText(HTMLParser):
-    """The words of a page, without its scripts and styles."""
-
-    _SILENT = frozenset(("script", "style", "template", "noscript"))
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._words: list[str] = []
-        self._silent = 0
-
-    @classmethod
-    def of(cls, text: str) -> str:
-        page = cls()
-        page.feed(text)
-        page.close()
-        lines = (line.strip() for line in "".join(page._words).splitlines())
-        return "\n".join(line for line in lines if line)
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self._silent += tag in self._SILENT
-
-    def handle_endtag(self, tag: str) -> None:
-        self._silent -= tag in self._SILENT and self._silent > 0
-
-    def handle_data(self, data: str) -> None:
-        if not self._silent:
-            self._words.append(data)
+        mime = page.headers.get("content-type", page.mime)
+        return (await self._read(page.data, mime, limit=_MOST_BYTES, url=page.url)).text
 
 
 async def _check_free(tool: Tool, session: Session, arguments: Mapping[str, object]) -> None:

@@ -80,6 +80,8 @@ class AgentSkills:
         self._bundled = SkillShelf(BUNDLED, SkillTrust.BUNDLED)
         self._others: dict[str, SkillShelf] = {}
         self._projects: dict[str, list[SkillShelf]] = {}
+        self._bare: set[str] = set()
+        """Workspaces that had no skills of their own at the last scan."""
         self._offers: dict[tuple[frozenset[str], str], _Offer] = {}
         self._offered_by: SkillSettings | None = None
         self._until = float("-inf")
@@ -90,6 +92,7 @@ class AgentSkills:
 
     def scan(self) -> None:
         """Reads files: call it off the loop."""
+        self._bare = set()
         settings = self._settings().skills
         bundled = settings.bundled and not (self._home / OPT_OUT).exists()
         self._others = {name: self._others.get(name) or _external(name) for name in settings.external_dirs}
@@ -184,17 +187,19 @@ class AgentSkills:
     async def _place(self, source: Source | None, world: World | None) -> SkillPlace:
         """Brings what is there up to date, the project of the owner's own sessions too."""
         project = ""
+        await self.refresh()
         if world is not None and world.host_files and self._is_own(source):
-            project = world.workspace
-            if project not in self._projects:
+            project = "" if world.workspace in self._bare else world.workspace
+            if project and project not in self._projects:
                 shelves = [SkillShelf(Path(project, name), SkillTrust.PROJECT) for name in PROJECT_FOLDERS]
                 if await asyncio.to_thread(lambda: any(shelf.folder.is_dir() for shelf in shelves)):
                     while len(self._projects) >= _MOST_PROJECTS:
                         self._projects.pop(next(iter(self._projects)))
                     self._projects[project], self._until = shelves, float("-inf")
+                    await self.refresh()
                 else:
+                    self._bare.add(project)
                     project = ""
-        await self.refresh()
         return SkillPlace(source=source, project=project)
 
     def _is_own(self, source: Source | None) -> bool:

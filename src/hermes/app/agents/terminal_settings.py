@@ -34,12 +34,15 @@ def terminal_problems(loaded: LoadedSettings, environ: Mapping[str, str]) -> Ite
     settings = loaded.settings
     said = {"terminal.network": (settings.terminal.network, settings.terminal.backend)}
     for number, route in enumerate(settings.routes):
-        backend = route.backend or settings.terminal.backend
+        own = settings.agents[route.agent].backend if route.agent in settings.agents else ""
+        backend = route.backend or own or settings.terminal.backend
         said[f"routes[{number}].network"] = (route.network, backend)
-        if _is_local(route.backend) and _strangers_fit(route.match, settings):
+        if _is_local(route.backend or own) and _strangers_fit(route.match, settings):
+            key = f"routes[{number}].backend" if route.backend else f"agents.{route.agent}.backend"
+            by = "this route" if route.backend else f"routes[{number}]"
             yield loaded.wrong(
-                f"routes[{number}].backend",
-                f"routes[{number}].backend: people who are neither owner nor admin may come by this route,"
+                key,
+                f"{key}: people who are neither owner nor admin may come by {by},"
                 " and their commands do not run on this machine itself.",
                 "Name a sandbox, or give match the user_id of an admin.",
             )

@@ -7,26 +7,25 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct, field
 
-from hermes.agent.tools.registry import ABSENT, toolsets, unknown_toolset
+from hermes.agent.tools.registry import TOOLS, toolsets
 from hermes.control.workers import Supervisor
-from hermes.domain.address import LOCAL_DOOR, Source
+from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.border import contain, describe
+from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.session import Session
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
-from hermes.domain.toolbox import EVERY_TOOLSET, NO_TOOLSET, Toolbox, ToolsetLimit, ToolSource
+from hermes.domain.toolbox import Toolbox, ToolsetLimit, ToolSource
+from hermes.domain.toolsets import NO_TOOLSET, check_names, preset_of
 from hermes.state.settings.loader import LoadedSettings
 
 log = logging.getLogger("hermes.tools")
 T = TypeVar("T")
-_MCP = "mcp-"
-_PRESET = "hermes-"
-_WEBHOOK_PRESET = ("web", "vision", "clarify")
 _OTHER_NAMES = {"cli": LOCAL_DOOR, "api": "api_server"}
 """What platforms are called in `platform_toolsets`, where that is not their name."""
 OPEN_SECONDS = 30.0
@@ -68,12 +67,16 @@ class TurnLimits(Struct, frozen=True, kw_only=True):
 def _limits_by_place(
     settings: Settings, session: Session | None, source: Source | None
 ) -> Iterator[ToolsetLimit]:
+    if source is None or source.kind is not SourceKind.JOB:
+        yield ToolsetLimit(disabled=("notify",))  # elsewhere an answer is heard anyway
     for name, chosen in settings.platform_toolsets.items():
         if name in _names_of(source, session):
-            yield ToolsetLimit(enabled=_without_preset(name, chosen.toolsets))
+            yield ToolsetLimit(enabled=_with_group(name, chosen.toolsets))
     route = settings.route_for(source)
     if route is not None and route.toolsets:
         yield ToolsetLimit(enabled=route.toolsets)
+    if session is not None and session.manner is not None and session.manner.tools_off:
+        yield ToolsetLimit(disabled=session.manner.tools_off)
 
 
 def _names_of(source: Source | None, session: Session | None) -> Collection[str]:
@@ -84,45 +87,47 @@ def _names_of(source: Source | None, session: Session | None) -> Collection[str]
     return {credential, platform, *(name for name, own in _OTHER_NAMES.items() if own == platform)}
 
 
-def _without_preset(platform: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """With the names that a preset of Hermes Agent stands for: that of a platform for every toolset, except
-    that of webhooks, whose words are anybody's."""
-    if f"{_PRESET}{platform}" not in names:
-        return names
-    return (*names, *_WEBHOOK_PRESET) if platform == "webhook" else (*names, "all")
+def _with_group(platform: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names with the group in place of the platform's own preset."""
+    preset, group = preset_of(platform.partition("@")[0])
+    return tuple(group if name.replace("_", "-") == preset else name for name in names)
 
 
 def check_toolsets(loaded: LoadedSettings, added: Collection[str]) -> None:
     """A `SettingsError` for a limit that names a toolset which is none: it may be mistyped. `added` are the
     toolsets of plugins."""
-    every = {*toolsets(), *added}
     settings = loaded.settings
     limits = {"toolsets": settings.toolsets, "agent.disabled_toolsets": settings.agent.disabled_toolsets}
     limits |= {
-        f"platform_toolsets.{name}": tuple(each for each in chosen.toolsets if each != f"{_PRESET}{name}")
+        f"platform_toolsets.{name}": _with_group(name, chosen.toolsets)
         for name, chosen in settings.platform_toolsets.items()
     }
     limits |= {f"routes[{place}].toolsets": route.toolsets for place, route in enumerate(settings.routes)}
     for key, names in limits.items():
-        for name in names:
-            if not _is_toolset(name, every):
-                error = unknown_toolset(name, every)
-                raise loaded.wrong(key, f"{key}: {error.message}", error.hint)
+        try:
+            check_names(names, known_names(added))
+        except UserError as error:
+            raise loaded.wrong(key, f"{key}: {error.message}", error.hint) from error
 
 
 def check_own_toolsets(limit: ToolsetLimit, added: Collection[str]) -> None:
     """A `UserError` for a name in an agent's own limit that means nothing."""
-    every = {*toolsets(), *added}
-    for name in (*limit.enabled, *limit.disabled):
-        if not _is_toolset(name, every):
-            raise unknown_toolset(name, every)
+    check_names((*limit.enabled, *limit.disabled), known_names(added))
 
 
-def _is_toolset(name: str, every: Collection[str]) -> bool:
-    return name in {*every, *ABSENT, *EVERY_TOOLSET, NO_TOOLSET} or name.startswith(_MCP)
+def known_names(added: Collection[str]) -> set[str]:
+    """What limits may name: our toolsets and tools, and what plugins add."""
+    return {*toolsets(), *TOOLS, *added}
 
 
 # --- sources that live -------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class WatchesOwner(Protocol):
+    """A source that offers what its owner has accepted."""
+
+    def look_again(self) -> None: ...
 
 
 class OpenSources(Struct, kw_only=True):
@@ -145,6 +150,12 @@ class OpenSources(Struct, kw_only=True):
             _, late = await asyncio.wait(waits, timeout=FIRST_SECONDS)
             for wait in late:
                 wait.cancel()
+
+    def look_again(self) -> None:
+        """Tell those that read something of the owner's that it may have changed."""
+        for source in self.sources.values():
+            if isinstance(source, WatchesOwner):
+                source.look_again()
 
     async def close(self) -> None:
         for task in self._tasks:

@@ -17,9 +17,10 @@ from hermes.control.people.access import AccessRequest, decide, is_paired
 from hermes.control.sessions.administration import trace_message
 from hermes.domain.address import Source
 from hermes.domain.errors import UserError
-from hermes.domain.ids import SessionId
+from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
 from hermes.domain.session import owner_of
-from hermes.domain.text import one_line
+from hermes.domain.settings.settings import Settings
+from hermes.domain.text import closest, one_line
 from hermes.domain.turn import TurnState
 
 _PAGE = 20
@@ -69,6 +70,35 @@ def profile(call: CommandCall) -> CommandReply:
     if call.gateway.home and call.is_admin:
         lines.append(f"Home {call.gateway.home}")
     return CommandReply(text="\n".join(lines))
+
+
+@command("agent", "which agent answers here; in the terminal, talk with another one", usage="[id]")
+def agent(call: CommandCall) -> CommandReply:
+    here, settings = call.session.agent, call.settings
+    ids = [
+        each for each in dict.fromkeys((MAIN_AGENT, *map(AgentId, settings.agents))) if settings.speaks(each)
+    ]
+    if not call.args:
+        lines = [f"Agent {here}"]
+        if call.is_admin:  # who else there is, is for the operator to know
+            lines += (f"- {each}{_described(each, settings)}" for each in ids)
+        return CommandReply(text="\n".join(lines))
+    if not call.is_local:
+        hint = "The operator gives a chat to another one: hermes route add"
+        raise UserError("Which agent answers in a chat is decided by routes.", hint=hint)
+    wanted = AgentId(call.args)
+    if wanted not in ids:
+        near = closest(wanted, ids)
+        hint = f"Did you mean {near}?" if near else "/agent lists them."
+        raise UserError(f"There is no agent “{one_line(wanted, 60)}”.", hint=hint)
+    if wanted == here:
+        return CommandReply(text=f"You speak with {here} already.")
+    return CommandReply(text=f"You speak with {wanted} now, in a new conversation.", agent=wanted)
+
+
+def _described(agent: AgentId, settings: Settings) -> str:
+    hosted = settings.agents.get(agent)
+    return f": {one_line(hosted.description, 100)}" if hosted is not None and hosted.description else ""
 
 
 @command("status", "what is running here")

@@ -1,5 +1,6 @@
 """Commands about how an agent behaves in this session and what of its work is shown: `/personality`,
-`/reasoning`, `/footer`, `/verbose`. Each is kept with the session, by name, and survives a restart."""
+`/reasoning`, `/footer`, `/verbose`, kept with the session, by name; and `/voice`, kept for the chat. All
+survive a restart."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from hermes.domain.manner import NO_MANNER, NO_PERSONALITY
 from hermes.domain.personalities import check_personality, personality_names
 from hermes.domain.settings.manner import EFFORTS, PROGRESS
 from hermes.domain.text import one_line
+from hermes.domain.voice_modes import VoiceMode, set_voice_mode, voice_mode
 from hermes.domain.word import replace
 from hermes.stream.fold.display import display_for
 
@@ -24,9 +26,15 @@ _SHOWN: dict[str, tuple[dict[str, Any], str]] = {
 }
 _LEVELS = [level for level in EFFORTS if level]
 _ON = {"on": True, "off": False}
+_VOICE = {"on": VoiceMode.VOICE_ONLY, "tts": VoiceMode.ALL, "off": VoiceMode.OFF}
+_SPOKEN = {
+    VoiceMode.OFF: "Answers are not spoken in this chat.",
+    VoiceMode.VOICE_ONLY: "Voice messages in this chat are answered with one, beside the text.",
+    VoiceMode.ALL: "All answers in this chat are spoken, beside the text.",
+}
 
 
-def _keep(call: CommandCall, **changes: Any) -> None:
+def keep_manner(call: CommandCall, **changes: Any) -> None:
     changed = replace(call.session.manner or NO_MANNER, **changes)
     call.tx.sessions.save(replace(call.session, manner=None if changed == NO_MANNER else changed))
 
@@ -40,10 +48,10 @@ def personality(call: CommandCall) -> CommandReply:
         names = ", ".join([*personality_names(own), NO_PERSONALITY, "default"])
         return CommandReply(text=f"Personality: {now}\nTo choose from: {names}")
     if call.args.lower() in _DEFAULT:
-        _keep(call, personality="")
+        keep_manner(call, personality="")
         return CommandReply(text=f"This session has the default personality again: {default}.")
     name = check_personality(call.args, own)
-    _keep(call, personality=name)
+    keep_manner(call, personality=name)
     return CommandReply(text=f"Personality of this session: {name}.")
 
 
@@ -62,7 +70,7 @@ def reasoning(call: CommandCall) -> CommandReply:
         return CommandReply(text=f"Thinking: {level}, {seen}.")
     if word in _SHOWN:
         changes, text = _SHOWN[word]
-        _keep(call, **changes)
+        keep_manner(call, **changes)
         return CommandReply(text=text)
     if "--global" in word.split():
         hint = "The operator sets it for all with: hermes config set agent.reasoning_effort <level>"
@@ -70,7 +78,7 @@ def reasoning(call: CommandCall) -> CommandReply:
     if word not in _LEVELS:
         hint = f"Known: {', '.join([*_LEVELS, *_SHOWN])}."
         raise UserError(f"“{one_line(call.args, 20)}” is no level of thinking.", hint=hint)
-    _keep(call, effort=word)
+    keep_manner(call, effort=word)
     return CommandReply(text=f"The model of this session thinks at the level {word} from now on.")
 
 
@@ -84,7 +92,7 @@ def footer(call: CommandCall) -> CommandReply:
         return CommandReply(text=f"The footer is {'on' if shown else 'off'} in this session.")
     if word not in _ON:
         raise UserError(f"“{one_line(call.args, 20)}” is neither on nor off.", hint="Write /footer on.")
-    _keep(call, footer=_ON[word])
+    keep_manner(call, footer=_ON[word])
     return CommandReply(text=f"The footer is {word} in this session from now on.")
 
 
@@ -95,5 +103,24 @@ def verbose(call: CommandCall) -> CommandReply:
     if word not in PROGRESS:
         hint = f"Known: {', '.join(PROGRESS)}."
         raise UserError(f"“{one_line(call.args, 20)}” is no level of tool progress.", hint=hint)
-    _keep(call, progress=word)
+    keep_manner(call, progress=word)
     return CommandReply(text=f"Tools at work are shown in this session: {word}.")
+
+
+@command("voice", "choose whether answers are spoken in this chat", usage="[on|off|tts|status]")
+def voice(call: CommandCall) -> CommandReply:
+    if call.is_local:
+        raise UserError("/voice is for chats.", hint="Nothing is spoken in the terminal.")
+    word, chat = call.args.lower(), call.source.address
+    if word in ("", "status"):
+        heard = "written down" if call.settings.stt.enabled else "not written down"
+        mode = voice_mode(call.tx, chat, call.settings)
+        return CommandReply(text=f"{_SPOKEN[mode]} Voice messages are {heard}.")
+    if word not in _VOICE:
+        hint = "There are on (voice answers voice), tts (every answer), off and status."
+        raise UserError(f"“{one_line(call.args, 20)}” is no way to speak.", hint=hint)
+    if word != "off" and call.runtime.speak is None:
+        hint = "Whoever runs me sets tts.provider, or installs one: hermes platforms install tts"
+        raise UserError("There is nothing here that speaks.", hint=hint)
+    set_voice_mode(call.tx, chat, _VOICE[word])
+    return CommandReply(text=_SPOKEN[_VOICE[word]])

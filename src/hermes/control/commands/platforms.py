@@ -150,6 +150,25 @@ def restart(call: CommandCall) -> CommandReply:
     )
 
 
+async def _update(request: CommandRequest) -> str:
+    if request.gateway.update is None or not request.gateway.can_restart:
+        raise UserError("This gateway cannot update itself.", hint="Run in a terminal: hermes update")
+    await request.progress("Looking for a new version …")
+    return await request.gateway.update()
+
+
+@command("update", "bring Hermes up to date, and restart", admin=True, prepare=_update, seconds=1200)
+def update(call: CommandCall) -> CommandReply:
+    if not call.prepared:
+        return CommandReply(text="Hermes is up to date.")
+    if call.is_local:
+        return CommandReply(text=f"{call.prepared}\nRestart the gateway to use it: hermes gateway restart")
+    if call.reply_place is not None:
+        ask_restart(call.tx, call.reply_place.to, call.reply_place.ref)
+    text = f"{call.prepared}\nUpdated. Restarting now; I will tell you here when I am back."
+    return CommandReply(text=text, restart=True)
+
+
 async def _look_for_opening(request: CommandRequest) -> str | None:
     return await request.read(lambda call: opening_words(call.tx, call.session.id))
 

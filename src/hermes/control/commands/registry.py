@@ -24,7 +24,7 @@ from hermes.domain.border import Border
 from hermes.domain.command_line import read_command
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.gateway_event import GatewayEvent
-from hermes.domain.ids import SessionId
+from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.models import ModelDirectory
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey
@@ -70,6 +70,8 @@ class GatewayInfo(Struct, frozen=True, kw_only=True):
     """Raises what would keep the gateway from starting again."""
     directory: ModelDirectory | None = None
     """The models that a session may choose."""
+    update: Callable[[], Awaitable[str]] | None = None
+    """Brings the program up to date; what is new, nothing if nothing is. None where it cannot."""
 
 
 NOTHING_AROUND = GatewayInfo()
@@ -147,6 +149,8 @@ class CommandReply(Struct, frozen=True, kw_only=True):
     begun: Session | None = None
     wakes: tuple[SessionId, ...] = ()
     handoff: str = ""
+    agent: AgentId | None = None
+    """Whom a terminal speaks with from now on."""
     restart: bool = False
     label: str = ""
     """What ran, for the trace of the message; filled in by `run_command`, as is `news`, what has happened."""

@@ -269,7 +269,7 @@ class CallerCommand(Struct, frozen=True, kw_only=True):
             session=known or begin_session(caller.key, caller.source, now),
             begins=known is None,
             turns=[] if known is None else tx.turns.open_of(known.id, MOST_TURNS),
-            settings=self.core.live.now,
+            settings=self.core.live.of(caller.agent),
             now=now,
             runtime=self.runtime,
             gateway=self.gateway,
@@ -298,5 +298,6 @@ class CallerCommand(Struct, frozen=True, kw_only=True):
             turn=reply.turn,
             wakes=reply.wakes,
             handoff=reply.handoff,
+            agent=reply.agent,
         )
         return replied, began + reply.news

@@ -32,7 +32,7 @@ from hermes.domain.session import (
 )
 from hermes.domain.text import one_line, without_invisible
 from hermes.domain.transcript import visible
-from hermes.domain.turn import BusyMode, Cause, Turn, TurnAction, TurnInput
+from hermes.domain.turn import DROPPED, BusyMode, Cause, Turn, TurnAction, TurnInput, TurnState
 from hermes.domain.word import replace
 
 _COUNTED = 1000
@@ -40,13 +40,16 @@ _LISTED = 10
 _LOOKED_AT = 200
 _SHOWN = SessionFilter(children=False)
 _WORDS = 50
+_TOLD = 5
 
 
 def stop_own(call: CommandCall, reason: str) -> list[Turn]:
     """Mark every unfinished turn of the session that the person may stop (their own, and an admin
-    everybody's); its actor settles them."""
+    everybody's); its actor settles them. What waited is dropped: the agent never hears it."""
     turns = [turn for turn in call.turns if call.is_admin or not _is_of_another(call, turn)]
-    ask_to_stop(call.tx, turns, reason)
+    dropped = [turn for turn in turns if turn in call.turns[1:] and turn.state is TurnState.ACCEPTED]
+    ask_to_stop(call.tx, dropped, DROPPED)
+    ask_to_stop(call.tx, [turn for turn in turns if turn not in dropped], reason)
     return turns
 
 
@@ -89,7 +92,12 @@ def stop(call: CommandCall) -> CommandReply:
         raise UserError("What runs here is somebody else's.", hint="They, or an admin, can stop it.")
     if not stopped:
         return CommandReply(text="Nothing is running.")
-    waiting = f" and {len(stopped) - 1} waiting" if len(stopped) > 1 else ""
+    waiting, dropped = "", [turn for turn in stopped if turn is not call.turns[0]]
+    if dropped:
+        words = [one_line(turn.input.text or turn.input.action.value, 60) for turn in dropped[:_TOLD]]
+        told = ", ".join(f"“{each}”" for each in words)
+        more = f" and {len(dropped) - _TOLD} more" if len(dropped) > _TOLD else ""
+        waiting = f" and {len(dropped)} waiting. Dropped, the agent does not hear of it: {told}{more}"
     goes_on = any(turn.stop is None and turn not in stopped for turn in call.turns)
     rest = " What others asked for goes on." if goes_on else ""
     return CommandReply(text=f"Stopped{waiting}.{rest}")

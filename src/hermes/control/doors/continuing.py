@@ -351,7 +351,8 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
             return None
         _add_words(tx, turn, shown, self.now)
         take_options(tx, turn, self.options, self.heard)
-        waiting = {question.id for question in tx.questions.of_turn(turn.id) if question.open}
+        every = tx.questions.of_turn(turn.id)
+        waiting = {one.id for one in every if one.open and one.kind is not QuestionKind.CHILD}
         entries = tx.journal.of_turn(turn.id)
         asked = {entry.record.question: entry.seq for entry in entries if isinstance(entry.record, Asked)}
         # What is still open is asked for next.

@@ -29,6 +29,7 @@ from hermes.domain.rows import (
 from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import WITHDRAWN as MESSAGE_DELETED
 from hermes.domain.turn import Turn, TurnState
+from hermes.domain.voice_modes import move_voice_mode
 from hermes.domain.word import field_names, replace
 
 _NO_MESSAGE = ignored("deletion of something that is no message to the agent")
@@ -168,6 +169,7 @@ def move_chat(tx: Tx, source: Source, new: str, now: datetime) -> None:
                 there = replace(bound, address=replace(old, chat=new))
                 tx.bindings.bind(replace(key, chat=new), session, there, now)
     tx.directory.note(seen_channel(replace(source, address=replace(old, chat=new)), now))
+    move_voice_mode(tx, old, replace(old, chat=new))
     for account, home in tx.directory.homes().items():
         if home == old:
             tx.directory.set_home(account, replace(home, chat=new), now)

@@ -47,6 +47,7 @@ from hermes.control.inbound.edits import (
     words_on_settings,
 )
 from hermes.control.inbound.message_context import MessageContext, overhear
+from hermes.control.inbound.undelivered import take_undelivered
 from hermes.control.outbound.accounts import PlatformAccounts
 from hermes.control.outbound.notices import notify
 from hermes.control.people import access
@@ -94,7 +95,6 @@ from hermes.domain.session import Session, SessionKey, begin_session, make_turn
 from hermes.domain.settings.settings import Profile, ResetMode, Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.domain.word import replace
-from hermes.stream.text.split import split_bodies
 
 _PAGE = 256
 _AHEAD = 1024
@@ -204,6 +204,8 @@ class Intake:
         core = self.core
         if row.inbound.what is InboundKind.DELETED:
             return await take_deletion(row, core, self.actors.ring)
+        if row.inbound.what is InboundKind.UNDELIVERED:
+            return await take_undelivered(row, core, self.actors.delivery.ring)
         row = amended(row, edits) if edits else row
         runtime = await self._addressee(row.inbound)
         agent = runtime.profile.agent
@@ -354,7 +356,7 @@ class TakeInbound(Struct, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> Settings:
-        return self.intake.core.live.now
+        return self.intake.core.live.of(self.runtime.profile.agent)
 
     @property
     def able(self) -> Capabilities:
@@ -487,7 +489,7 @@ class TakeInbound(Struct, frozen=True, kw_only=True):
         request = self._request(tx)
         if request is not None and not holds(self.prepared, request, self.intake.core.hooks):
             return None
-        tx.directory.note(seen_channel(self.inbound.source, self._now()))
+        self._note_chat(tx)
         known = self._bound(tx, key) if request is None or request.begins else request.session
         made = None if self.prepared is None else self.prepared.session
         session, fresh = known or next_session(tx, key, self.inbound.source, self._now(), made), known is None
@@ -535,6 +537,8 @@ class TakeInbound(Struct, frozen=True, kw_only=True):
         return self._say(tx, taken, reply.text, fleeting=reply.fleeting)
 
     def _press(self, tx: Tx) -> InboundResult:
+        if self.able.reply_window:
+            self._note_chat(tx)
         given = pressed(self.inbound.button or "", self.inbound.source.person)
         if given is None:
             return InboundResult(outcome=ignored("unknown button"))
@@ -593,6 +597,11 @@ class TakeInbound(Struct, frozen=True, kw_only=True):
             inbound=self.inbound, session=session, settings=self.settings, fresh=fresh, note=note
         )
 
+    def _note_chat(self, tx: Tx) -> None:
+        # Where answers are taken for some time only, it has to be known since when.
+        exact = self.able.reply_window > 0
+        tx.directory.note(seen_channel(self.inbound.source, self._now()), exact=exact)
+
     @property
     def _reply_place(self) -> ReplyPlace:
         return ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref)
@@ -612,6 +621,8 @@ class TakeInbound(Struct, frozen=True, kw_only=True):
 
     def _say(self, tx: Tx, taken: InboundResult, text: str, *, fleeting: bool = False) -> InboundResult:
         """A reply of the gateway itself, cut to the platform's size like any other."""
+        from hermes.stream.text.split import split_bodies
+
         if not text:
             return taken
         able = self.able

@@ -20,10 +20,11 @@ from hermes.domain.address import Source, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, JobId, new_job_id
-from hermes.domain.job import CatchUp, Job, JobRun, JobState
+from hermes.domain.job import CatchUp, Job, JobRun, JobState, quiet_until
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import JobWorld
 from hermes.domain.session import owner_of
+from hermes.domain.spending import job_budget
 from hermes.domain.text import one_line, storable
 from hermes.domain.word import replace
 
@@ -48,6 +49,9 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     workdir: str | None = None
     skills: Sequence[str] | None = None
     attach_to_session: bool | None = None
+    notify_only: bool | None = None
+    quiet_hours: str | None = None
+    budget: str | None = None
 
 
 # --- units -----------------------------------------------------------------------------------------
@@ -186,6 +190,8 @@ def update_job(tx: Tx, job: Job, wish: JobSpec, context: JobContext) -> Job:
     job = _repeated(job, wish.times, plan)
     if not job.prompt and not job.script:
         raise UserError("A job needs a prompt or a script.", hint="Say what is to be done.")
+    if job.no_agent and job.notify_only:
+        raise UserError("A job without the agent cannot speak through notify.", hint="Choose one of both.")
     if job.no_agent and not job.script:
         raise UserError(
             "A job without the agent needs a script.", hint="Name one of the home's scripts folder."
@@ -271,6 +277,22 @@ def _catch_up(word: str) -> CatchUp:
         ) from None
 
 
+def _hours(text: str) -> str:
+    try:
+        quiet_until(text)
+    except ValueError:
+        raise UserError(
+            f"“{one_line(text, 40)}” are no quiet hours.",
+            hint="Write 22:00-07:00, none for a job that has none, or nothing for those of the settings.",
+        ) from None
+    return text.strip()
+
+
+def _budget(text: str) -> str:
+    job_budget("", text)
+    return text.strip()
+
+
 _CLEANED: Mapping[str, Callable[[Any], Any]] = {
     "catch_up": _catch_up,
     "script": str.strip,
@@ -280,6 +302,9 @@ _CLEANED: Mapping[str, Callable[[Any], Any]] = {
     "workdir": str.strip,
     "skills": tuple,
     "attach_to_session": bool,
+    "notify_only": bool,
+    "quiet_hours": _hours,
+    "budget": _budget,
 }
 """What is taken from a `JobSpec` as it is said, once it is cleaned."""
 
@@ -297,6 +322,8 @@ class JobDesk(Struct, frozen=True, kw_only=True):
     rules: JobContext
     world: Callable[[], Awaitable[JobWorld | None]]
     """Where its scripts and folders are."""
+    check_toolsets: Callable[[Sequence[str]], Awaitable[None]]
+    """A `UserError` for a name that means nothing to the agent."""
     changed: Callable[[], None] = lambda: None
 
     @property
@@ -340,7 +367,7 @@ class JobDesk(Struct, frozen=True, kw_only=True):
         return await self._change(make)
 
     async def update(self, word: str, wish: JobSpec) -> Job:
-        if wish.script or wish.workdir or wish.model:
+        if wish.script or wish.workdir or wish.model or wish.toolsets:
             await self._check(wish, (await self.find(word)).origin)
         return await self._change(lambda tx: update_job(tx, self._find(tx, word), wish, self.context))
 
@@ -357,6 +384,8 @@ class JobDesk(Struct, frozen=True, kw_only=True):
             raise UserError(
                 "Only the owner and admins choose the model of a job.", hint="Leave the model out."
             )
+        if wish.toolsets:
+            await self.check_toolsets(wish.toolsets)
         world = await self.world() if wish.script or wish.workdir else None
         if world is not None:
             await world.check(wish.script or "", wish.workdir or "", maker)

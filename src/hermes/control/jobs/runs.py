@@ -11,21 +11,32 @@ from datetime import datetime, timedelta, tzinfo
 
 from msgspec import Struct
 
-from hermes.control.jobs.schedule import Schedule, grace, read_schedule
-from hermes.control.jobs.wording import how_to_stop, prompt_words, run_result, title, wakes
+from hermes.control.jobs.schedule import Once, Schedule, grace, read_schedule
+from hermes.control.jobs.wording import NOTIFY, how_to_stop, prompt_words, run_result, title, wakes
 from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.sending import mirror
 from hermes.control.outbound.targets import ResolveTargets, default_targets, lane_of, real_place
 from hermes.control.people.routing import JOBS
+from hermes.control.turn.children import last_step
 from hermes.control.turn.stopping import stop_turn
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.event import Failed
-from hermes.domain.ids import JobId, SessionId
-from hermes.domain.job import CatchUp, Job, JobRun, JobState, RunState, RunStatus, ScriptReport, Slot
+from hermes.domain.ids import AgentId, JobId, SessionId
+from hermes.domain.job import (
+    CatchUp,
+    Job,
+    JobRun,
+    JobState,
+    RunState,
+    RunStatus,
+    ScriptReport,
+    Slot,
+    quiet_until,
+)
 from hermes.domain.message import Body
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, make_turn
+from hermes.domain.session import RUN_SESSIONS, Session, make_turn
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, TurnAction, TurnInput, TurnState
@@ -34,8 +45,6 @@ from hermes.domain.word import replace
 WITHHELD = ("cronjob", "clarify", "messaging", "send_message")
 MISSED = "Its time passed while it could not be run, and it is told to skip what it missed."
 REMOVED = "The job was removed."
-RUN_SESSIONS = "cron_"
-"""How the ids of the sessions of job runs begin."""
 SESSION_KEPT = timedelta(days=90)
 _KEPT_OUTPUT = 8000
 
@@ -75,6 +84,10 @@ def fire(tx: Tx, wanted: JobId, context: JobContext) -> JobRun | None:
     except UserError as error:
         tx.jobs.save(replace(job, state=JobState.ERROR, next_due=None, last_error=str(error)))
         return None
+    if quiet := _quiet_until(job, plan, context):
+        later = plan.after(quiet) if job.catch_up is CatchUp.SKIP else None
+        tx.jobs.save(replace(job, next_due=later or quiet))
+        return None
     slot, runs = _slot(plan, job, context)
     following = plan.after(slot if job.catch_up is CatchUp.ALL else max(slot, context.now))
     run = _claim(tx, job, slot, context) if runs else None
@@ -89,6 +102,13 @@ def fire(tx: Tx, wanted: JobId, context: JobContext) -> JobRun | None:
         )
     tx.jobs.save(job)
     return None if run is None else _begin(tx, job, run, context)
+
+
+def _quiet_until(job: Job, plan: Schedule, context: JobContext) -> datetime | None:
+    """When the hours are over in which a job is not run now. Those of the settings are not for what somebody
+    planned for one moment."""
+    hours = job.quiet_hours or ("" if isinstance(plan, Once) else context.settings.cron.quiet_hours)
+    return quiet_until(hours, context.now.astimezone(context.zone)) if hours else None
 
 
 def run_now(tx: Tx, job: Job, context: JobContext) -> JobRun:
@@ -116,7 +136,14 @@ def _slot(plan: Schedule, job: Job, context: JobContext) -> tuple[datetime, bool
 
 
 def _run(job: Job, due: datetime, context: JobContext, **more: object) -> JobRun:
-    return JobRun(job=job.id, due=due, began_at=context.now, name=title(job), **more)  # type: ignore[arg-type]
+    return JobRun(
+        job=job.id,
+        due=due,
+        began_at=context.now,
+        name=title(job),
+        notify_only=job.notify_only,
+        **more,  # type: ignore[arg-type]
+    )
 
 
 def _claim(tx: Tx, job: Job, due: datetime, context: JobContext, manual: bool = False) -> JobRun | None:
@@ -138,17 +165,17 @@ def _begin(tx: Tx, job: Job, run: JobRun, context: JobContext) -> JobRun:
     return run if job.script or job.workdir or job.skills else begin_job_turn(tx, run.slot, context) or run
 
 
-def planned_wrong(tx: Tx, context: JobContext) -> list[Job]:
+def planned_wrong(tx: Tx, now: datetime, zone: Callable[[AgentId], tzinfo]) -> list[Job]:
     """After the clock was set back: jobs that wait for a time beyond their next one, as they should be."""
     found: list[Job] = []
     for job in tx.jobs.list():
         if job.state is not JobState.SCHEDULED or job.next_due is None:
             continue
         try:
-            plan = plan_of(job, context.zone)
+            plan = plan_of(job, zone(job.agent))
         except UserError:
             continue
-        planned = plan.after(context.now)
+        planned = plan.after(now)
         while (
             planned is not None and planned < job.next_due and tx.job_runs.get(Slot(job=job.id, due=planned))
         ):
@@ -159,7 +186,7 @@ def planned_wrong(tx: Tx, context: JobContext) -> list[Job]:
 
 
 def plan_again(tx: Tx, context: JobContext) -> int:
-    wrong = planned_wrong(tx, context)
+    wrong = planned_wrong(tx, context.now, lambda agent: context.zone)
     for job in wrong:
         tx.jobs.save(job)
     return len(wrong)
@@ -215,8 +242,8 @@ def begin_job_turn(
     words = prompt_words(job, run.due.astimezone(context.zone), report, contexts)
     guidance = Guidance(
         model=job.model,
-        toolsets=job.toolsets,
-        withheld=WITHHELD,
+        toolsets=(*job.toolsets, NOTIFY) if job.toolsets and job.notify_only else job.toolsets,
+        withheld=WITHHELD if job.notify_only else (*WITHHELD, NOTIFY),
         unattended=context.settings.approvals.cron_mode,
         backend=_backend(job, context.settings),
         origin=job.origin,
@@ -283,8 +310,9 @@ def settle(
     entries = tx.journal.of_turn(run.turn)
     end = run_result(run, entries, wraps)
     last = entries[-1].record if entries else None
-    if job is not None and isinstance(last, Failed) and last.budget and job.last_error == end.error:
-        # People were told that the budget is spent, and until when.
+    spent = isinstance(last, Failed) and bool(last.budget)
+    if job is not None and job.last_error == end.error and (spent or (run.notify_only and end.error)):
+        # People were told, of a budget also until when it is spent.
         end = replace(end, delivered="")
     goes_on = wraps and end.status is RunStatus.OK and job is not None and job.next_due is not None
     lanes = tuple(dict.fromkeys(lane_of(tx, to) for to in run.to))
@@ -309,13 +337,12 @@ def settle(
 
 def stop_idle(tx: Tx, slot: Slot, context: JobContext) -> bool:
     """Stop a run in which nothing was written down for long; whether it was. A step is any record: words of
-    the model, a tool that began or ended."""
+    the model, a tool that began or ended, also of a child."""
     run, limit = tx.job_runs.get(slot), context.settings.cron.timeout
     turn = None if run is None or run.turn is None or not limit else tx.turns.get(run.turn)
     if turn is None or turn.state not in (TurnState.RUNNING, TurnState.WAITING) or turn.stop is not None:
         return False
-    entries = tx.journal.of_turn(turn.id)
-    last = entries[-1].at if entries else context.now
+    last = last_step(tx, turn) or context.now
     if (context.now - last).total_seconds() <= limit:
         return False
     return stop_turn(tx, turn.id, f"nothing happened for {limit:g} seconds") is not None

@@ -15,6 +15,7 @@ from typing import NoReturn
 from msgspec import Struct
 
 from hermes.domain.errors import UserError
+from hermes.domain.late_pattern import late_pattern
 from hermes.domain.text import one_line
 
 EXAMPLES = "30m (once), every 2h, 0 9 * * MON-FRI, @daily, 2030-05-01T09:00"
@@ -204,12 +205,12 @@ def _not_understood(words: str) -> NoReturn:
 # --- days and hours as people say them -----------------------------------------------------------
 
 _WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?s?"
-_SPOKEN_DAYS = re.compile(
+_SPOKEN_DAYS = late_pattern(
     rf"(?:every |on )?(?P<days>{_WEEKDAY}(?:(?:, ?| and |, and ){_WEEKDAY})*|weekdays?|weekends?)"
     r"(?: at (?P<at>.{1,10}))?|(?:every day|daily) at (?P<time>.{1,10})"
 )
-_TOMORROW = re.compile(r"tomorrow(?: at)? (?P<at>.{1,10})")
-_HOUR = re.compile(r"(\d{1,2})(?::(\d\d))? ?(am|pm)?")
+_TOMORROW = late_pattern(r"tomorrow(?: at)? (?P<at>.{1,10})")
+_HOUR = late_pattern(r"(\d{1,2})(?::(\d\d))? ?(am|pm)?")
 _NAMED_HOURS = {"midnight": (0, 0), "noon": (12, 0)}
 
 
@@ -240,9 +241,9 @@ def _hour(text: str, whole: str) -> tuple[int, int]:
 # --- durations -----------------------------------------------------------------------------------
 
 _UNITS = {"m": 1, "h": 60, "d": 1440, "w": 10080}
-_PIECE = re.compile(r"(\d{1,7})? ?(minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?|w)\b ?")
-_LENGTH = re.compile(r"(?:\d{1,7} ?(?:minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?|w) ?)+")
-_NO_GAPS = re.compile(r"(?<=[a-z])(?=\d)")
+_PIECE = late_pattern(r"(\d{1,7})? ?(minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?|w)\b ?")
+_LENGTH = late_pattern(r"(?:\d{1,7} ?(?:minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?|w) ?)+")
+_NO_GAPS = late_pattern(r"(?<=[a-z])(?=\d)")
 
 
 def _duration(text: str, whole: str) -> timedelta:

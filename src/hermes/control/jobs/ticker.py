@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
@@ -60,9 +60,8 @@ class Cron:
         self._working: dict[_RunKey, asyncio.Task[None]] = {}
         self._looked: tuple[datetime, float] | None = None
 
-    @property
-    def _zone(self) -> tzinfo:
-        return zone_named(self.core.live.now.timezone)
+    def _zone(self, agent: AgentId) -> tzinfo:
+        return zone_named(self.core.live.of(agent).timezone)
 
     # --- what others may do ---
 
@@ -88,8 +87,9 @@ class Cron:
             agent=agent,
             store=self._store(agent),
             clock=self.core.clock,
-            rules=self._context(),
+            rules=self._context(agent),
             world=partial(self._world, agent),
+            check_toolsets=partial(self._check_toolsets, agent),
             changed=self.ring,
         )
 
@@ -156,11 +156,11 @@ class Cron:
                 return
             # What came due since the last look, on the clock as it is now, was never planned.
             now -= passed
-        context = replace(self._context(), now=now)
-        wrong = await self._store(EVERY_AGENT).read(partial(runs.planned_wrong, context=context))
-        await take_each({job.agent for job in wrong}, partial(self._plan_again, context))
+        wrong = await self._store(EVERY_AGENT).read(partial(runs.planned_wrong, now=now, zone=self._zone))
+        await take_each({job.agent for job in wrong}, partial(self._plan_again, now))
 
-    async def _plan_again(self, context: runs.JobContext, agent: AgentId) -> None:
+    async def _plan_again(self, now: datetime, agent: AgentId) -> None:
+        context = replace(self._context(agent), now=now)
         changed = await self._store(agent).write(partial(runs.plan_again, context=context))
         log.info("cron.planned_again agent=%s jobs=%d", agent, changed)
 
@@ -171,7 +171,7 @@ class Cron:
         most = self.core.live.now.cron.max_parallel_jobs
         if most and running[job.agent] >= most:
             return
-        unit = partial(runs.fire, wanted=job.id, context=self._context())
+        unit = partial(runs.fire, wanted=job.id, context=self._context(job.agent))
         run = await self._store(job.agent).write(unit)
         if run is not None:
             running[job.agent] += 1
@@ -191,9 +191,8 @@ class Cron:
                 self._working[key] = task
                 task.add_done_callback(partial(self._done, key))
             case RunState.SCRIPT:
-                unit = partial(
-                    runs.begin_job_turn, slot=run.slot, context=self._context(), failure=INTERRUPTED
-                )
+                context = self._context(agent)
+                unit = partial(runs.begin_job_turn, slot=run.slot, context=context, failure=INTERRUPTED)
                 self._begun(agent, await self._store(agent).write(unit))
             case RunState.TURN:
                 await self._settle(agent, run)
@@ -238,7 +237,7 @@ class Cron:
         begin = partial(
             runs.begin_job_turn,
             slot=run.slot,
-            context=self._context(),
+            context=self._context(agent),
             report=report,
             failure=failure,
             folder=folder,
@@ -257,7 +256,7 @@ class Cron:
             turn = None if run.turn is None else tx.turns.get(run.turn)
             return None if turn is None else turn.state
 
-        store, context = self._store(agent), self._context()
+        store, context = self._store(agent), self._context(agent)
         state = await store.read(look)
         if state is not None and state.open:
             if state is TurnState.ACCEPTED or await store.write(
@@ -287,7 +286,8 @@ class Cron:
             world = None
         entries = [] if turn is None else await store.read(lambda tx: tx.journal.of_turn(turn))
         if world is not None:
-            text, name = output_text(run, entries, self._zone), output_name(run, self._zone)
+            zone = self._zone(agent)
+            text, name = output_text(run, entries, zone), output_name(run, zone)
             try:
                 await world.keep_output(run.job, name, text, settings.cron.output_retention)
             except UserError as error:
@@ -305,6 +305,9 @@ class Cron:
     async def _world(self, agent: AgentId) -> JobWorld | None:
         return (await self.core.agents.get(agent)).jobs
 
-    def _context(self) -> runs.JobContext:
-        now, settings = self.core.clock.now(), self.core.live.now
-        return runs.JobContext(now=now, zone=self._zone, settings=settings, targets=self.targets)
+    async def _check_toolsets(self, agent: AgentId, names: Sequence[str]) -> None:
+        (await self.core.agents.get(agent)).toolbox.check_names(names)
+
+    def _context(self, agent: AgentId) -> runs.JobContext:
+        now, settings = self.core.clock.now(), self.core.live.of(agent)
+        return runs.JobContext(now=now, zone=self._zone(agent), settings=settings, targets=self.targets)

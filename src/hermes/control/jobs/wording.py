@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.domain.event import Entry, Failed, Stopped, UserSaid
+from hermes.domain.event import Entry, Failed, ModelSaid, Stopped, ToolFinished, UserSaid
 from hermes.domain.job import Job, JobRun, JobState, RunStatus, ScriptReport
 from hermes.domain.outside import TASK, fence
 from hermes.domain.text import one_line
@@ -19,11 +19,20 @@ from hermes.stream.fold.directives import is_silence
 
 MOST_CONTEXT = 8000
 SILENT = "[SILENT]"
+NOTIFY = "notify"
 NO_ANSWER = "It ended without an answer."
 INTERRUPTED = (
     "Interrupted while its script ran: whether the script took effect is unknown, and it was not repeated."
 )
 _SKIP = "wakeAgent"
+_BY_ANSWER = (
+    "do the work and end with the answer; it is delivered for you, so do not send it yourself. If there is"
+    f" nothing worth telling, answer exactly {SILENT}."
+)
+_BY_NOTIFY = (
+    "do the work. People get what you say through notify and nothing else: call it only if there is something"
+    " worth telling. Your answer is kept in a file."
+)
 _NAME = 50
 
 
@@ -32,10 +41,10 @@ _NAME = 50
 
 def prompt_words(job: Job, due: datetime, script: ScriptReport | None, contexts: Sequence[Job]) -> str:
     """The words of a run's turn. What comes from scripts and other jobs (`contexts`) is fenced as data."""
+    how = _BY_NOTIFY if job.notify_only else _BY_ANSWER
     parts = [
         f"[Scheduled job “{title(job)}” ({job.id}), planned for {due:%Y-%m-%d %H:%M %Z}. Nobody waits in a"
-        " chat, and nobody can be asked: do the work and end with the answer; it is delivered for you, so do"
-        f" not send it yourself. If there is nothing worth telling, answer exactly {SILENT}.]"
+        f" chat, and nobody can be asked: {how}]"
     ]
     if script is not None:
         parts.append(_script_words(job.script, script))
@@ -92,15 +101,26 @@ def run_result(run: JobRun, entries: Sequence[Entry], wrap: bool) -> JobRunResul
     error = run.error
     if isinstance(last, Failed):
         error = error or last.reason
-    elif not answer.strip():
+    elif not answer.strip() and not run.notify_only:
         error = error or NO_ANSWER
     if error:
         message = f"⚠️ The job “{run.name}” ({run.job}) failed: {one_line(error, 500)}"
         return JobRunResult(status=RunStatus.ERROR, answer=answer, error=error, delivered=message)
+    if run.notify_only:
+        answer = "\n\n".join(_notices(entries))
     if is_silent(answer):
         return JobRunResult(status=RunStatus.SILENT, answer=answer)
     message = wrapped(run, answer) if wrap else answer
     return JobRunResult(status=RunStatus.OK, answer=answer, delivered=message)
+
+
+def _notices(entries: Sequence[Entry]) -> list[str]:
+    """What the agent said through `notify`."""
+    records = [entry.record for entry in entries]
+    done = {one.call for one in records if isinstance(one, ToolFinished) and not one.failed}
+    said = (call for one in records if isinstance(one, ModelSaid) for call in one.calls if call.id in done)
+    given = (json.loads(call.arguments) for call in said if call.name == NOTIFY)
+    return [str(one["text"]).strip() for one in given]
 
 
 def is_silent(text: str) -> bool:
@@ -195,6 +215,9 @@ def job_facts(job: Job, zone: tzinfo) -> dict[str, Any]:
         "workdir": job.workdir or None,
         "catch_up": job.catch_up.value,
         "attach_to_session": job.attach_to_session,
+        "notify_only": job.notify_only,
+        "quiet_hours": job.quiet_hours or None,
+        "budget": job.budget or None,
     }
 
 

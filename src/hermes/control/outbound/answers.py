@@ -15,15 +15,17 @@ from hermes.domain.address import LOCAL_DOOR, Address
 from hermes.domain.capabilities import AlbumLimit, Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
-from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Stopped, Verdict
+from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Stopped, ToolFinished, Verdict
 from hermes.domain.ids import TurnId
 from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow, outbox_rows
+from hermes.domain.rows import OutboxRow, OutState, outbox_rows
 from hermes.domain.settings.live import LiveSettings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, size_told
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
+from hermes.domain.voice_modes import VoiceMode, voice_mode
 from hermes.domain.word import replace
 from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.directives import is_silence, may_be_silence, read_directives, without_directives
@@ -31,7 +33,6 @@ from hermes.stream.fold.display import display_for
 from hermes.stream.fold.draft_pace import is_streamed
 from hermes.stream.fold.questions import for_people
 from hermes.stream.fold.turn_fold import Fold
-from hermes.stream.text.split import MIN_LIMIT, split_bodies
 
 STOPPED_HERE = "⏹ (stopped here)"
 REPEAT_MARK = "↻ (this may be a repeat)"
@@ -42,9 +43,29 @@ _CAPTION_ROOM = _MARK_ROOM + 200
 """Room in a caption for the mark of a repeat, and for a word on files that could not go after all."""
 _QUIET_STOPS = (CLIENT_GONE,)
 MOST_FILES = 10
+_MOST_SPOKEN = 20_000
+SPEECH = "speech:"
+"""How the keys of rows begin that ask for speech, which `spoken.py` makes."""
+_SOUNDS = (MediaKind.VOICE, MediaKind.AUDIO)
 _AS_VOICE = "audio_as_voice"
 _AS_DOCUMENT = "as_document"
 _SHOWN = 120
+
+
+class SpeechRequest(Struct, frozen=True, kw_only=True):
+    """An answer that is spoken if its chat wants that. `heard`: it answers a voice message."""
+
+    to: Address
+    row: Callable[[], OutboxRow]
+    heard: bool
+    settings: Settings
+
+    def write(self, tx: Tx) -> bool:
+        mode = voice_mode(tx, self.to, self.settings)
+        wanted = mode is VoiceMode.ALL or (mode is VoiceMode.VOICE_ONLY and self.heard)
+        if wanted:
+            tx.outbox.add(self.row())
+        return wanted
 
 
 class ClosingRows(Struct, frozen=True, kw_only=True):
@@ -56,8 +77,10 @@ class ClosingRows(Struct, frozen=True, kw_only=True):
     prompts: tuple[OutboxRow, ...] = ()
     questions: tuple[Question, ...] = ()
     withdraw: TurnId | None = None
+    speech: SpeechRequest | None = None
 
-    def write(self, tx: Tx, now: datetime) -> None:
+    def write(self, tx: Tx, now: datetime) -> bool:
+        """Whether the answer is to be spoken, too."""
         if self.withdraw is not None:
             for question in tx.questions.of_turn(self.withdraw):
                 close_question(tx, Answer(question=question.id, verdict=Verdict.WITHDRAWN), now)
@@ -66,6 +89,7 @@ class ClosingRows(Struct, frozen=True, kw_only=True):
         answer = self.rows or tuple(row for row in self.over_draft if _has_draft(tx, row))
         for row in answer + self.prompts:
             tx.outbox.add(row)
+        return self.speech is not None and self.speech.write(tx)
 
 
 class AnswerWriter(Struct, frozen=True, kw_only=True):
@@ -73,37 +97,65 @@ class AnswerWriter(Struct, frozen=True, kw_only=True):
     clock: Clock
     capabilities: Callable[[Address], Capabilities]
 
-    def write(self, tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
-        self.of(turn, entries).write(tx, self.clock.now())
+    def write(self, tx: Tx, turn: Turn, entries: Sequence[Entry], new: int) -> None:
+        self.of(turn, entries, new).write(tx, self.clock.now())
 
-    def of(self, turn: Turn, entries: Sequence[Entry], answer: Body | None = None) -> ClosingRows:
-        """`entries` are the turn's records up to the one that ends or parks it; `answer` is the closing text
-        with its files, if somebody has collected them."""
-        open_now = _asked_last(entries)
+    def of(self, turn: Turn, entries: Sequence[Entry], new: int, answer: Body | None = None) -> ClosingRows:
+        """`entries` are the turn's records up to the one that ends or parks it, of which the last `new` are
+        of this commit; `answer` is the closing text with its files, if somebody has collected them."""
+        open_now = _asked_last(entries[-new:])
         if open_now:
             before = entries[: -len(open_now)]
+            said = self._said_before(turn, before) if any(map(for_people, open_now)) else ClosingRows()
             return replace(
-                self._said_before(turn, before),
+                said,
                 prompts=tuple(row for asked in open_now for row in self._prompts(turn, asked)),
                 questions=tuple(self._question(turn, asked) for asked in open_now),
             )
-        asked = [entry for entry in entries if isinstance(entry.record, Asked)]
+        asked = _segment(entries)
         rows: tuple[OutboxRow, ...] = ()
         over_draft: tuple[OutboxRow, ...] = ()
+        speech = None if answer is None else self._speech(turn, answer, entries)
         if turn.reply is not None:
             answer = answer or Body(text=closing_words(entries, turn.id))
-            rows = self.parts(turn.reply, answer, turn=turn.id, segment=len(asked))
+            rows = self.parts(turn.reply, answer, turn=turn.id, segment=asked)
             if isinstance(entries[-1].record, Stopped):
-                over_draft = self.parts(turn.reply, Body(text=STOPPED_HERE), turn=turn.id, segment=len(asked))
+                over_draft = self.parts(turn.reply, Body(text=STOPPED_HERE), turn=turn.id, segment=asked)
             else:
-                over_draft = (self._nothing(turn.reply, turn=turn.id, segment=len(asked)),)
-        return ClosingRows(rows=rows, withdraw=turn.id if asked else None, over_draft=over_draft)
+                over_draft = (self._nothing(turn.reply, turn=turn.id, segment=asked),)
+        withdraw = turn.id if any(isinstance(entry.record, Asked) for entry in entries) else None
+        return ClosingRows(rows=rows, withdraw=withdraw, over_draft=over_draft, speech=speech)
+
+    def _speech(self, turn: Turn, answer: Body, entries: Sequence[Entry]) -> SpeechRequest | None:
+        """What is said of an answer where people want to hear it; nothing if it has a sound already, or
+        nowhere to go."""
+        reply = turn.reply
+        sounds = any(file.kind in _SOUNDS for file in answer.attachments)
+        if reply is None or not answer.text or sounds:
+            return None
+        if {*_SOUNDS, MediaKind.FILE}.isdisjoint(self.capabilities(reply.to).media):
+            return None
+
+        def row() -> OutboxRow:
+            words = without_directives(answer_text(entries, footer=False)).strip()[:_MOST_SPOKEN]
+            asked = Attachment(kind=MediaKind.VOICE, ref=turn.agent, text=words, pending=True)
+            return OutboxRow(
+                key=f"{SPEECH}{turn.id}",
+                to=reply.to,
+                body=Body(attachments=(asked,)),
+                created_at=self.clock.now(),
+                reply_to=reply.ref,
+                state=OutState.UNSPOKEN,
+            )
+
+        heard = any(file.kind is MediaKind.VOICE for file in turn.input.attachments)
+        return SpeechRequest(to=reply.to, row=row, heard=heard, settings=self.live.now)
 
     def _said_before(self, turn: Turn, entries: Sequence[Entry]) -> ClosingRows:
         """What was said since the last question stays above the next one, without a draft's cursor."""
         if turn.reply is None:
             return ClosingRows()
-        places = [n for n, entry in enumerate(entries) if isinstance(entry.record, Asked)]
+        places = [n for n, entry in enumerate(entries) if _asks_people(entry)]
         fold = Fold()
         for entry in entries[places[-1] + 1 if places else 0 :]:
             fold.see(entry)
@@ -137,6 +189,7 @@ class AnswerWriter(Struct, frozen=True, kw_only=True):
 
     def _question(self, turn: Turn, asked: Asked) -> Question:
         person = None if turn.source is None else turn.source.person
+        is_below = turn.input.guidance.parent is not None
         return Question(
             id=asked.question,
             turn=turn.id,
@@ -146,31 +199,39 @@ class AnswerWriter(Struct, frozen=True, kw_only=True):
             options=asked.options,
             call=asked.call,
             digest=asked.digest,
-            may_answer=() if person is None or asked.kind is QuestionKind.CHILD else (person,),
-            expires_at=self._expiry(turn, asked.kind),
+            may_answer=() if person is None or is_below or asked.kind is QuestionKind.CHILD else (person,),
+            expires_at=self._expiry(turn, asked),
+            relays=asked.relays,
         )
 
-    def _expiry(self, turn: Turn, kind: QuestionKind) -> datetime | None:
+    def _expiry(self, turn: Turn, asked: Asked) -> datetime | None:
         """Each kind has a time of its own. In the terminal somebody sits who may take their time, and a child
-        answers by itself when it ends."""
+        answers by itself when it ends, unless it was given a time. What a child asks is open as long as its
+        parent's question."""
+        kind = asked.kind
         if kind is QuestionKind.CHILD:
+            seconds = 0.0 if asked.child is None else asked.child.seconds
+            return self.clock.now() + timedelta(seconds=seconds) if seconds else None
+        if turn.input.guidance.parent is not None:
             return None
         if turn.source is not None and turn.source.address.platform == LOCAL_DOOR:
             return None
-        settings = self.live.now
-        seconds = {
+        settings = self.live.of(turn.agent)
+        times = {
             QuestionKind.CONFIRM: CONFIRM_SECONDS,
             QuestionKind.APPROVAL: settings.approvals.timeout,
             QuestionKind.CLARIFY: settings.agent.clarify_timeout,
             QuestionKind.CLIENT_TOOL: settings.agent.client_tool_timeout,
         }
-        return self.clock.now() + timedelta(seconds=seconds[kind])
+        return self.clock.now() + timedelta(seconds=times[kind])
 
 
 def cut_body(answer: Body, able: Capabilities, *, captioned: bool) -> list[Body]:
     """An answer as messages of a platform: its text in pieces, and each file in a message of its own, so that
     one that fails or is repeated affects no other. Files share a message only where the platform has albums;
     `captioned`, the text stands under the first of them if it fits there."""
+    from hermes.stream.text.split import MIN_LIMIT, split_bodies
+
     room = max(able.max_text - _MARK_ROOM, able.max_text // 2)  # for the mark of a repeat
     if not answer.attachments:
         return split_bodies(answer.text, able, room)
@@ -188,6 +249,15 @@ def _has_draft(tx: Tx, row: OutboxRow) -> bool:
     assert row.turn is not None
     segment = row.part // PARTS_PER_SEGMENT
     return any(one.draft and one.part // PARTS_PER_SEGMENT == segment for one in tx.outbox.of_turn(row.turn))
+
+
+def _asks_people(entry: Entry) -> bool:
+    return isinstance(entry.record, Asked) and for_people(entry.record)
+
+
+def _segment(entries: Sequence[Entry]) -> int:
+    """The part of an answer that follows: each question to people begins a new one below it."""
+    return sum(map(_asks_people, entries))
 
 
 def _asked_last(entries: Sequence[Entry]) -> list[Asked]:
@@ -223,12 +293,26 @@ def closing_words(entries: Sequence[Entry], turn: TurnId) -> str:
     return "\n\n".join(words)
 
 
-async def collect_files(text: str, take: Callable[[str], Awaitable[Attachment]] | None) -> Body:
-    """The text without its directives, with the files that they name. What may not go is said in it."""
+def made_files(entries: Sequence[Entry]) -> list[Attachment]:
+    """What tools made in a turn for the person, each once."""
+    made = [entry.record.attachments for entry in entries if isinstance(entry.record, ToolFinished)]
+    files = [replace(file, outgoing=False) for attached in made for file in attached if file.outgoing]
+    if files and is_silence(answer_text(entries)):
+        return []
+    return list({file.sha256: file for file in files}.values())[:MOST_FILES]
+
+
+async def collect_files(
+    text: str,
+    take: Callable[[str], Awaitable[Attachment]] | None,
+    made: Sequence[Attachment] = (),
+) -> Body:
+    """The text without its directives, with the files that they name and those that were made. What may
+    not go is said in it."""
     directives = read_directives(text)
+    files = [*made]
     if not directives.paths and directives.text == text:
-        return Body(text=text)
-    files: list[Attachment] = []
+        return Body(text=text, attachments=tuple(files))
     refused: list[str] = []
     for path in directives.paths:
         try:
@@ -236,7 +320,8 @@ async def collect_files(text: str, take: Callable[[str], Awaitable[Attachment]] 
                 raise UserError("this agent sends no files")
             if len(files) >= MOST_FILES:
                 raise UserError(f"at most {MOST_FILES} files go with one message")
-            files.append(_as_asked(await take(path), directives.flags))
+            file = _as_asked(await take(path), directives.flags)
+            files += [] if any(file.sha256 == other.sha256 for other in made) else [file]
         except UserError as error:
             refused.append(f"⚠️ Not attached: {shown_path(path)} ({error.message.rstrip('.')}).")
     return Body(text=join_lines(directives.text, refused), attachments=tuple(files))

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hermes.control.core import GatewayCore
 from hermes.control.feed import Feed
 from hermes.control.outbound.accounts import PlatformAccounts
-from hermes.control.outbound.draft import Draft
-from hermes.control.outbound.lane import Lane
+from hermes.control.outbound.send_pace import SendPace
 from hermes.control.workers import TaskSet, Workers
 from hermes.domain.address import Address, SourceKind
 from hermes.domain.clock import Clock
@@ -27,6 +27,9 @@ from hermes.domain.settings.live import LiveSettings
 from hermes.domain.turn import Turn
 from hermes.stream.fold.display import display_for
 from hermes.stream.fold.draft_pace import draft_pace
+
+if TYPE_CHECKING:
+    from hermes.control.outbound.lane import Lane
 
 log = logging.getLogger("hermes.signs")
 WORKS, DONE, FAILED = "👀", "✅", "❌"
@@ -45,6 +48,7 @@ class Delivery:
     def __init__(self, core: GatewayCore, accounts: PlatformAccounts) -> None:
         self._core = core
         self._accounts = accounts
+        self._pace = SendPace()
         self._activity = ActivityIndicator(core.clock, core.live, accounts.up.get)
         self._lanes: Workers[Address] = Workers(
             start=self._lane, page=self._page, places=_LANES, name="lane", loops=core.loops
@@ -70,6 +74,9 @@ class Delivery:
         pace = None if platform is None else draft_pace(display.streaming, platform.capabilities, kind)
         if pace is None:
             return
+        from hermes.control.outbound.draft import Draft
+        from hermes.control.outbound.lane import Lane
+
         draft = Draft(turn=turn, feed=feed, pace=pace, display=display, core=self._core)
         self._lanes.ring(to)
         lane = self._lanes.active.get(to)
@@ -95,7 +102,9 @@ class Delivery:
         await self._lanes.close(grace, hurry)
 
     def _lane(self, to: Address) -> Lane:
-        return Lane(to, self._core, lambda: self._accounts.up.get(to.credential), self.ring)
+        from hermes.control.outbound.lane import Lane  # which a gateway without chats never needs
+
+        return Lane(to, self._core, lambda: self._accounts.up.get(to.credential), self.ring, self._pace)
 
     async def _page(self, after: int, limit: int) -> list[tuple[int, Address]]:
         rows: list[tuple[int, Address]] = []

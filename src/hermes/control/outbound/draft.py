@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
 from msgspec import Struct
@@ -32,8 +32,11 @@ from hermes.domain.turn import Turn
 from hermes.domain.word import check_word, replace
 from hermes.stream.fold.display import ChatDisplay
 from hermes.stream.fold.draft_pace import DraftPace, draft_text
+from hermes.stream.fold.questions import for_people
 from hermes.stream.fold.turn_fold import Fold
-from hermes.stream.text.split import MessagePart, split
+
+if TYPE_CHECKING:
+    from hermes.stream.text.split import MessagePart
 
 log = logging.getLogger("hermes.draft")
 T = TypeVar("T")
@@ -98,7 +101,7 @@ class Draft:
 
     def _see(self, seen: FeedItem) -> None:
         self._fold.see(seen)
-        if isinstance(seen, Entry) and isinstance(seen.record, Asked):
+        if isinstance(seen, Entry) and isinstance(seen.record, Asked) and for_people(seen.record):
             # What comes after a question is said below it, in messages of its own.
             self._segment += 1
             self._parts = {}
@@ -154,6 +157,8 @@ class Draft:
                     self._parts[row.part] = _Part(row=row)
 
     async def _show(self, platform: Platform, text: str) -> None:
+        from hermes.stream.text.split import split
+
         able = platform.capabilities
         pieces = split(
             draft_text(text, self._pace.cursor), limit=able.max_text, unit=able.unit, flavour=able.flavour

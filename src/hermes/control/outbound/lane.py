@@ -18,7 +18,8 @@ from msgspec import Struct
 from hermes.control.core import GatewayCore
 from hermes.control.outbound.draft import Draft
 from hermes.control.outbound.notices import report_undelivered
-from hermes.control.outbound.row_sender import RowSender
+from hermes.control.outbound.row_sender import WAITS, RowSender
+from hermes.control.outbound.send_pace import SendPace
 from hermes.control.workers import pause_after, wait_for_ring
 from hermes.domain.address import Address
 from hermes.domain.errors import Unreachable
@@ -50,11 +51,13 @@ class Lane:
         core: GatewayCore,
         platform: Callable[[], Platform | None],
         ring: Callable[[Address], None],
+        pace: SendPace,
     ) -> None:
         self._to = to
         self._core = core
         self._platform = platform
         self._ring_other = ring
+        self._pace = pace
         self._drafts: list[Draft] = []
         self._bell = asyncio.Event()
         self._due = True
@@ -154,14 +157,18 @@ class Lane:
         row = tx.outbox.head(self._to)
         if row is None:
             return _Step()
-        wait = max((at - now).total_seconds() for at in (row.next_at or now, self._paused_until(row, now)))
+        able, shut = platform.capabilities, self._is_shut(tx, platform, now)
+        reopened = row.error == WAITS and not shut
+        next_at = now if reopened else row.next_at or now
+        wait = max((at - now).total_seconds() for at in (next_at, self._paused_until(row, now)))
+        if able.send_interval:
+            wait = max(wait, self._pace.wait(self._to, able, self._core.clock.monotonic()))
         if wait > 0:
             return _Step(seconds=wait)
         doubtful = row.state is not OutState.DUE
         # Set before the commit: whoever leaves cannot tell whether that came about.
         self._marked = None if doubtful else row.key
-        edits = platform.capabilities.edits
-        siblings = tuple(tx.outbox.of_turn(row.turn)) if edits and row.turn is not None else ()
+        siblings = tuple(tx.outbox.of_turn(row.turn)) if able.edits and row.turn is not None else ()
         replaced = None if row.body.replaces is None else tx.outbox.get(row.body.replaces)
         # An attempt that ends, and not in the middle of a file, takes its transfer back.
         transfers = row.transfers + bool(row.body.attachments)
@@ -169,6 +176,8 @@ class Lane:
             row, state=OutState.ATTEMPTING, attempts=row.attempts + 1, transfers=transfers, next_at=None
         )
         tx.outbox.save(row)
+        if able.send_interval:
+            self._pace.count(self._to, able, self._core.clock.monotonic())
         sender = RowSender(
             core=self._core,
             platform=platform,
@@ -176,8 +185,15 @@ class Lane:
             doubtful=doubtful,
             siblings=siblings,
             replaced=replaced,
+            shut=shut,
         )
         return _Step(attempt=sender)
+
+    def _is_shut(self, tx: Tx, platform: Platform, now: datetime) -> bool:
+        """Whether the person has not written for so long that only templates reach them."""
+        window = platform.capabilities.reply_window
+        seen = tx.directory.seen(self._to) if window else None
+        return seen is not None and (now - seen).total_seconds() >= window
 
     def _paused_until(self, row: OutboxRow, now: datetime) -> datetime:
         """A message of the same answer may wait a little behind the one before, as people do."""

@@ -19,8 +19,6 @@ from hermes.domain.text import one_line
 from hermes.domain.turn import Answer, ReplyPlace
 from hermes.domain.word import replace
 from hermes.stream.fold.questions import choices, question_text
-from hermes.stream.text.markdown import literal
-from hermes.stream.text.split import split_bodies
 
 _CLOSED = ":closed"
 _MOST_NAME, _MOST_WORDS = 60, 200
@@ -42,6 +40,8 @@ def question_rows(
     asked: Asked, reply: ReplyPlace, able: Capabilities, now: datetime
 ) -> tuple[OutboxRow, ...]:
     """The message that asks, with buttons or with the words that answer it."""
+    from hermes.stream.text.split import split_bodies
+
     text, buttons = _prompt(asked, able)
     bodies = split_bodies(text, able)
     bodies[-1:] = [replace(body, buttons=buttons) for body in bodies[-1:]]
@@ -49,6 +49,8 @@ def question_rows(
 
 
 def _prompt(asked: Asked, able: Capabilities) -> tuple[str, tuple[Button, ...]]:
+    from hermes.stream.text.markdown import literal
+
     approval = asked.kind is QuestionKind.APPROVAL
     if approval:  # a person decides by reading it, so nothing of it may turn into markup
         asked = replace(asked, text=literal(asked.text))
@@ -83,6 +85,8 @@ def close_question(tx: Tx, given: Answer, now: datetime, name: str | None = None
 
 def closed_body(asked: OutboxRow, closing: Body, able: Capabilities) -> Body:
     """The message that asked as it stays, in one piece."""
+    from hermes.stream.text.split import split_bodies
+
     whole = f"{asked.body.text}\n\n{closing.text}"
     if len(split_bodies(whole, able)) > 1:
         first = split_bodies(asked.body.text, able, max(able.max_text - _LINE, able.max_text // 2))[0]

@@ -17,7 +17,7 @@ from datetime import timedelta
 from msgspec import Struct
 
 from hermes.control.core import GatewayCore
-from hermes.control.hooks.dispatch import Decision, Hooks
+from hermes.control.hooks.dispatch import Decision
 from hermes.control.outbound.answers import PARTS_PER_SEGMENT, REPEAT_MARK
 from hermes.control.outbound.draft import checked_receipt, remove_message
 from hermes.control.outbound.notices import is_missed, unsent_files
@@ -25,16 +25,18 @@ from hermes.control.outbound.question_messages import closed_body
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.hooks import GATE_SEND
+from hermes.domain.ids import EVERY_AGENT
 from hermes.domain.message import Body, Receipt, transfer_seconds
-from hermes.domain.ports.platform import Edits, History, Platform
+from hermes.domain.ports.platform import Edits, History, OutsideWindow, Platform
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line, storable
 from hermes.domain.word import replace
-from hermes.stream.text.print import for_adapter
 
 log = logging.getLogger("hermes.lane")
 _FIRST_DELAY = 1.0
 _LONGEST_DELAY = 300.0
+WAITS = "they last wrote too long ago for that platform; it waits until they write again"
+_WAITS_SECONDS = 600.0
 _LOST = "⚠️ The answer could not be sent: {why}"
 _MOST_TRANSFERS = 8
 _DOUBT = "; it may have arrived all the same"
@@ -42,7 +44,8 @@ _DOUBT = "; it may have arrived all the same"
 
 class RowSender(Struct, frozen=True, kw_only=True):
     """One attempt to send a row. `doubtful`: an earlier one may have sent it. `siblings` are all rows of its
-    turn, drafts too; `replaced` is the earlier message whose place it takes."""
+    turn, drafts too; `replaced` is the earlier message whose place it takes. `shut`: its person has
+    not written within the platform's window."""
 
     core: GatewayCore
     platform: Platform
@@ -50,6 +53,7 @@ class RowSender(Struct, frozen=True, kw_only=True):
     doubtful: bool = False
     siblings: tuple[OutboxRow, ...] = ()
     replaced: OutboxRow | None = None
+    shut: bool = False
 
     async def send(self) -> OutboxRow:
         """The row as it is to be stored after the attempt."""
@@ -60,7 +64,7 @@ class RowSender(Struct, frozen=True, kw_only=True):
             row = replace(row, body=closed_body(self.replaced, row.body, able))
         try:
             gated = not _is_empty(row.body) and GATE_SEND in self.core.hooks.followed
-            body = await _rule_message(self.core.hooks, row, able) if gated else row.body
+            body = await rule_message(self.core, row, able) if gated else row.body
         except Refused as error:
             # The operator is told that it was stopped, and nobody what it said: that is the hook's purpose.
             return replace(self._dead(row, str(error)), body=Body(text="…"))
@@ -99,7 +103,7 @@ class RowSender(Struct, frozen=True, kw_only=True):
             replaced = self.replaced
             over = None if replaced is None else replaced.receipt
             if over is not None and isinstance(platform, Edits):
-                await platform.edit(over, for_adapter(body, platform.capabilities))
+                await platform.edit(over, self._printed(body))
             return None
         if repeats:
             body = _marked(body)
@@ -107,7 +111,7 @@ class RowSender(Struct, frozen=True, kw_only=True):
         said_there = False
         if shown is not None and isinstance(platform, Edits):
             try:
-                await platform.edit(shown, for_adapter(body, platform.capabilities))
+                await platform.edit(shown, self._printed(body))
                 return shown
             except Refused:
                 # The draft is gone (deleted, too old): the final goes out as a message of its own.
@@ -130,9 +134,19 @@ class RowSender(Struct, frozen=True, kw_only=True):
             return await self._post(Body(text=f"{body.text}\n\n{unsent_files(body, str(error))}"))
 
     async def _post(self, body: Body) -> Receipt | None:
-        row, printed = self.row, for_adapter(body, self.platform.capabilities)
+        row, printed = self.row, self._printed(body)
+        if self.shut and isinstance(self.platform, OutsideWindow):
+            outside = await self.platform.send_outside(row.to, printed, key=row.key)
+            if outside is None:
+                raise Unreachable(WAITS, after=_WAITS_SECONDS)
+            return checked_receipt(outside, row)
         receipt = await self.platform.send(self.row.to, printed, key=row.key, reply_to=row.reply_to)
         return checked_receipt(receipt, row)
+
+    def _printed(self, body: Body) -> Body:
+        from hermes.stream.text.print import for_adapter
+
+        return for_adapter(body, self.platform.capabilities)
 
     async def _find(self, key: str) -> tuple[bool, Receipt | None]:
         """Whether the chat's history could be searched, and the message with this key."""
@@ -240,9 +254,12 @@ class RowSender(Struct, frozen=True, kw_only=True):
 # --- the hook before a message is sent ---------------------------------------------------------------
 
 
-async def _rule_message(hooks: Hooks, row: OutboxRow, able: Capabilities) -> Body:
-    """A message as it may be sent; one that may not be is refused."""
+async def rule_message(core: GatewayCore, row: OutboxRow, able: Capabilities) -> Body:
+    """A message as it may be sent; one that may not be is refused. What no turn said is the gateway's own."""
+    ident, every = row.turn, core.store.scoped(EVERY_AGENT)
+    turn = None if ident is None else await every.read(lambda tx: tx.turns.get(ident))
     context = {
+        "agent_id": "" if turn is None else turn.agent,
         "platform": row.to.platform,
         "account": row.to.account,
         "chat_id": row.to.chat,
@@ -250,7 +267,7 @@ async def _rule_message(hooks: Hooks, row: OutboxRow, able: Capabilities) -> Bod
         "turn_id": row.turn,
         "text": row.body.text,
     }
-    ruling = await hooks.ask(GATE_SEND, context)
+    ruling = await core.hooks.ask(GATE_SEND, context)
     text = ruling.answer.get("text")
     if ruling.decision is Decision.ALLOW:
         return row.body

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 
+from msgspec import Struct
+
 from hermes.control.hooks.context import about_inbound
 from hermes.control.hooks.dispatch import Hooks
 from hermes.domain.address import Address, Source, SourceKind
@@ -41,17 +43,17 @@ async def route(
     select: SelectAgent | None = None,
     maker: Source | None = None,
 ) -> AgentId:
-    """A name that no hosted agent has is passed over; one that is hosted but cannot be built is not, so that
-    nobody with other rights answers in its place. Where no route is declared for what somebody makes, those
-    for its maker count."""
+    """A name that no hosted agent has, or one that people do not speak with, is passed over; one that is
+    hosted but cannot be built is not, so that nobody with other rights answers in its place. Where no route
+    is declared for what somebody makes, those for its maker count."""
     for source in (inbound.source, maker) if settings.routes else ():
         fitting = (known.agent for known in settings.routes if source and known.match.fits(source))
         agent = next(fitting, None)
-        if agent is not None and agent in agents:
+        if agent is not None and agent in agents and settings.speaks(agent):
             return agent
     if select is not None:
         chosen = await select(inbound)
-        if chosen and AgentId(chosen) in agents:
+        if chosen and AgentId(chosen) in agents and settings.speaks(AgentId(chosen)):
             return AgentId(chosen)
     return settings.default_agent if settings.default_agent in agents else next(iter(agents))
 
@@ -63,3 +65,36 @@ def agent_chooser(hooks: Hooks) -> SelectAgent | None:
         return await hooks.choose(about_inbound(inbound))
 
     return choose if SELECT_AGENT in hooks.followed else None
+
+
+class RouteStep(Struct, frozen=True, kw_only=True):
+    """What one rule says of a source, and whether it decides."""
+
+    rule: str
+    agent: AgentId
+    reason: str
+    decides: bool = False
+
+
+def explain_route(source: Source, settings: Settings) -> list[RouteStep]:
+    """Which rule gives a source its agent, and why not the others. Whether a hook would name one is not known
+    before it is asked."""
+    steps: list[RouteStep] = []
+    decided = False
+    for n, known in enumerate(settings.routes, 1):
+        missed = known.match.misses(source)
+        if decided:
+            reason = "is not asked any more"
+        elif missed is not None:
+            name, want, have = missed
+            reason = f"{name} is {f'“{have}”' if have else 'not given'}, not “{want}”"
+        else:
+            reason = "fits"
+        decides = not decided and missed is None
+        steps.append(RouteStep(rule=f"route {n}", agent=known.agent, reason=reason, decides=decides))
+        decided = decided or decides
+    if not decided:
+        steps.append(RouteStep(rule="select_agent hooks", agent=AgentId(""), reason="name none"))
+        default = settings.default_agent
+        steps.append(RouteStep(rule="default_agent", agent=default, reason="is left", decides=True))
+    return steps

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import partial
-from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
@@ -21,6 +20,7 @@ from hermes.control.core import GatewayCore, Runtime
 from hermes.control.hooks.endings import note_ends
 from hermes.control.turn.claim import next_session
 from hermes.domain.address import Source
+from hermes.domain.clock import zone_named
 from hermes.domain.gateway_event import GatewayEvent, session_lapsed
 from hermes.domain.hooks import SESSION_END
 from hermes.domain.ids import EVERY_AGENT, SessionId
@@ -49,7 +49,7 @@ def policy_of(source: Source, settings: Settings) -> ResetSettings:
 
 def zone_of(settings: Settings) -> tzinfo | None:
     """The zone of the settings; None is the machine's own."""
-    return ZoneInfo(settings.timezone) if settings.timezone else None
+    return zone_named(settings.timezone) if settings.timezone else None
 
 
 def over_since(policy: ResetSettings, now: datetime, zone: tzinfo | None) -> dict[str, datetime]:

@@ -344,6 +344,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         """Store the words; the feed of a new turn is open before this returns."""
         with self.actors.workers.hold_place() as free:
             core = self.actors.core
+            settings = core.live.of(runtime.profile.agent)
             words = replace(words, input=concealed(words.input, core.conceal.loaded))
             if runtime.describe is not None and runtime.facts(words.input.guidance.model).images is False:
                 # They are looked at before the turn begins, like those of chats.
@@ -357,11 +358,11 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 return repeated
             unit = SubmitTurn(
                 words=words,
-                settings=core.live.now,
+                settings=settings,
                 now=core.clock.now(),
                 epoch=self.actors.epoch if at_once else None,
                 prompted=at_once and runtime.prompt is not None,
-                budgets=gate_of(core, runtime) if core.live.now.budgets else None,
+                budgets=gate_of(core, runtime) if settings.budgets else None,
                 person=runtime.person,
             )
             try:

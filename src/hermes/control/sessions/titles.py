@@ -88,7 +88,7 @@ class SessionTitles:
         answer = next(filter(None, answers), "")
         if opening is None or not answer:
             return
-        gate = gate_of(self._core, runtime) if self._core.live.now.budgets else None
+        gate = gate_of(self._core, runtime) if self._core.live.of(agent).budgets else None
         turn = await store.read(lambda tx: tx.turns.get(opening.turn))
         spender = Spender(agent=agent) if turn is None else turn_spender(turn)
         model = (turn.input.guidance.model if turn is not None else "") or session.model or ""

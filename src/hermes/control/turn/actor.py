@@ -18,17 +18,18 @@ from typing import TypeVar
 
 from hermes.control.core import AgentUnavailable, Runtime
 from hermes.control.feed import Feed
-from hermes.control.outbound.answers import closing_words, collect_files
+from hermes.control.outbound.answers import closing_words, collect_files, made_files
 from hermes.control.turn.actors import ActorKey, Actors, WarmSession
 from hermes.control.turn.budgets import BudgetGate, gate_of, spend
-from hermes.control.turn.children import CHILD, follow_family
+from hermes.control.turn.child_report import child_steps
+from hermes.control.turn.children import CHILD, follow_family, tend_children
 from hermes.control.turn.claim import WENT_WRONG, Claim, ClaimTurn, NextStep, ended_by, told_before
-from hermes.control.turn.descriptions import describe_picture
+from hermes.control.turn.descriptions import put_into_words
 from hermes.control.turn.gates import rule_turn
 from hermes.control.turn.inbound_files import write_down
 from hermes.control.turn.questions import standing_of
 from hermes.control.turn.recalling import may_recall, recall, write_recalled
-from hermes.control.turn.references import expand, write_expanded
+from hermes.control.turn.references import expand, left_out, write_expanded
 from hermes.control.turn.steering import AbsorbSteering, rule_steering
 from hermes.control.turn.stopping import cut_off
 from hermes.control.workers import IdleTimer, RunScope, wait_for_ring
@@ -45,6 +46,7 @@ from hermes.domain.event import (
     Stopped,
     Summarised,
     ToolFinished,
+    ToolStarted,
 )
 from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import TurnId
@@ -52,7 +54,7 @@ from hermes.domain.message import Attachment, Body
 from hermes.domain.ports.agent import CallUnderWay, Run
 from hermes.domain.ports.store import Tx
 from hermes.domain.references import is_expandable
-from hermes.domain.session import FrozenPrompt, Session
+from hermes.domain.session import BACKGROUND, RUN_SESSIONS, FrozenPrompt, Session
 from hermes.domain.transcript import number_records, turn_entries, view_turn
 from hermes.domain.turn import Turn, TurnState
 from hermes.domain.usage import AuxiliaryCall
@@ -61,6 +63,8 @@ from hermes.stream.fold.display import display_for, dress_answer, footer_line
 
 log = logging.getLogger("hermes.session")
 T = TypeVar("T")
+TOOL_GRACE = 15.0
+"""How much longer a turn may be silent while a tool is ended that is."""
 
 
 class _Interrupted(Exception):
@@ -93,8 +97,11 @@ class SessionActor:
         self._suspect = False
         self._idle = False
         self._fetching = False
+        self._warnings: Sequence[str] = ()
+        """About the references of the turn that comes next, for whoever watches it."""
         self._prompt: FrozenPrompt | None = None
         self._spent: Failed | None = None
+        self._speaks = False
         self._session: Session | None = None
         self._summed = False
         self._rulings: dict[tuple[TurnId, str], str] = {}
@@ -237,6 +244,7 @@ class SessionActor:
             now=self._core.clock.now(),
             epoch=self._actors.epoch,
             conclude=partial(self._actors.conclude, rung),
+            tend=partial(tend_children, rung),
             prompt=self._prompt,
             capabilities=self._actors.answers.capabilities,
             hints=self._core.live.now.platform_hints,
@@ -307,13 +315,16 @@ class SessionActor:
             for file in turn.input.attachments:
                 if file.pending:
                     got, call = await self._pull(lambda file=file: self._got(turn, file))  # type: ignore[misc]
-                    writing = write_down(turn, file, got, self._core.clock, call, self._budgets())
+                    echo = self._core.live.now.stt.echo_transcripts
+                    writing = write_down(turn, file, got, self._core.clock, call, self._budgets(), echo=echo)
                     if await self._runtime.store.write(writing):
                         self._actors.delivery.ring_reply(turn)
             if is_expandable(turn.input, turn.cause, turn.source):
                 expansion = await self._pull(lambda: expand(turn, self._runtime))
                 if await self._runtime.store.write(write_expanded(turn, expansion, self._core.clock)):
                     self._actors.delivery.ring_reply(turn)
+                elif turn.reply is None:
+                    self._warnings = expansion.notes
             if self._recalls and may_recall(turn.input, turn.cause):
                 text = await self._pull(lambda: recall(turn, self._runtime))
                 await self._runtime.store.write(write_recalled(turn, text))
@@ -330,7 +341,7 @@ class SessionActor:
     async def _got(self, turn: Turn, file: Attachment) -> tuple[Attachment, AuxiliaryCall | None]:
         try:
             got = await self._actors.fetcher.get(turn, file, self._runtime)
-            return await describe_picture(turn, got, self._runtime, self._budgets(), self._core.clock.now())
+            return await put_into_words(turn, got, self._runtime, self._budgets(), self._core.clock.now())
         except Exception as error:  # a broken adapter must not keep the words from being answered
             log.exception("turn.fetch_broke turn=%s", turn.id)
             problem = f"something went wrong ({type(error).__name__})"
@@ -342,6 +353,8 @@ class SessionActor:
         if turn.attempt > 1:
             feed.show(Reset())
         self._actors.delivery.begin(turn, feed, session.manner)
+        for warning in self._heard_before(turn, session):
+            feed.warn(warning)
         scope = RunScope()
         limit = self._runtime.profile.settings.agent.gateway_timeout
         silence = IdleTimer(limit, lambda: self._cancel_pull("silent"))
@@ -366,6 +379,13 @@ class SessionActor:
         finally:
             await scope.close()
 
+    def _heard_before(self, turn: Turn, session: Session) -> Sequence[str]:
+        """What is to be said before the answer: of references, and in a new session of files it lacks."""
+        warnings, self._warnings = self._warnings, ()
+        begun_by = next((entry.turn for entry in self._warm.records), turn.id)
+        first = turn.attempt == 1 and begun_by == turn.id
+        return [*warnings, *left_out(session)] if first else warnings
+
     async def _pull_all(
         self, turn: Turn, session: Session, feed: Feed, scope: RunScope, silence: IdleTimer
     ) -> None:
@@ -378,7 +398,9 @@ class SessionActor:
             scope=scope,
             memory=self._warm.memory,
             person_notes=self._runtime.person_notes,
-            standing=lambda: self._runtime.store.read(partial(standing_of, turn, self._core.live.now)),
+            standing=lambda: self._runtime.store.read(
+                partial(standing_of, turn, self._core.live.of(turn.agent))
+            ),
             late=feed.show,
         )
         view = view_turn(self._warm.records, turn.id)
@@ -387,7 +409,10 @@ class SessionActor:
             await self._absorb(turn, feed)
         events = aiter(self._runtime.agent.run(run))
         while True:
-            silence.waiting()
+            # A silent tool is ended by its run, which goes on: it comes first.
+            last = self._warm.records[-1].record if self._warm.records else None
+            by_tool = isinstance(last, ToolStarted | ToolFinished)
+            silence.waiting(TOOL_GRACE if by_tool else 0.0)
             event = await self._pull(lambda: anext(events, None))
             silence.heard()
             if event is None:
@@ -440,9 +465,9 @@ class SessionActor:
         closing, entries, rung = None, list[Entry](), list[ActorKey]()
         if state is not TurnState.RUNNING:
             entries = [*turn_entries(self._warm.records, turn.id), *new]
-            closing = self._actors.answers.of(turn, entries, await self._with_files(turn, entries))
+            closing = self._actors.answers.of(turn, entries, len(new), await self._with_files(turn, entries))
 
-        budgets, self._spent = self._budgets(), None
+        budgets, self._spent, self._speaks = self._budgets(), None, False
         long = self._is_nearly_too_long(new)
 
         def record(tx: Tx) -> bool:
@@ -456,7 +481,7 @@ class SessionActor:
                 spend(tx, turn, new, ends=not state.open)
                 self._spent = budgets.may_go_on(tx, turn, new) if state is TurnState.RUNNING else None
             if closing is not None:
-                closing.write(tx, new[-1].at)
+                self._speaks = closing.write(tx, new[-1].at)
                 if turn.id.startswith(CHILD) or any(isinstance(entry.record, Asked) for entry in entries):
                     rung.extend(follow_family(tx, turn, entries, new[-1].at))
             return state.open or tx.turns.any_open(self._id)
@@ -467,6 +492,8 @@ class SessionActor:
         self._settle()
         if long:
             self._actors.ring_compression((self._agent, self._id))
+        if self._speaks:
+            self._actors.ring_speech(turn.id)
         if waits:
             # Before anybody is shown the question: who answers it needs the place of this turn again.
             self._actors.feeds.release(turn.id)
@@ -477,7 +504,9 @@ class SessionActor:
             self._actors.delivery.ring_reply(turn)
 
     def _budgets(self) -> BudgetGate | None:
-        return gate_of(self._core, self._runtime) if self._core.live.now.budgets else None
+        # A job may have a budget of its own, which counts for its children, too.
+        limited = self._core.live.of(self._agent).budgets or self._id.startswith((RUN_SESSIONS, BACKGROUND))
+        return gate_of(self._core, self._runtime) if limited else None
 
     def _is_nearly_too_long(self, new: Sequence[Entry]) -> bool:
         compression, session = self._runtime.compression, self._session
@@ -491,7 +520,7 @@ class SessionActor:
             return None
         take = self._runtime.take_file
         files = None if take is None else partial(take, self._id)
-        body = await collect_files(closing_words(entries, turn.id), files)
+        body = await collect_files(closing_words(entries, turn.id), files, made_files(entries))
         settings = self._core.live.now
         manner = None if self._session is None else self._session.manner
         shown = display_for(settings, turn.reply.to, manner)
@@ -562,6 +591,9 @@ class SessionActor:
         for entry in new:
             self._summed = self._summed or isinstance(entry.record, Summarised)
             feed.publish(entry)
+        if (parent := turn.input.guidance.parent) is not None:
+            for event in child_steps(parent, new):
+                self._actors.feeds.show(parent.turn, event)
 
     def _settle(self) -> None:
         self._suspect = False

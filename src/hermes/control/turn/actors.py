@@ -189,6 +189,8 @@ class Actors:
     epoch: int = 0
     ring_compression: Callable[[ActorKey], None] = lambda key: None
     """Tells whoever compresses in the background that a session is nearly too long."""
+    ring_speech: Callable[[TurnId], None] = lambda turn: None
+    """Tells whoever speaks answers that there is one to be spoken."""
     quarantine: Quarantine = field(default_factory=Quarantine)
     workers: Workers[ActorKey] = field(init=False)
 
@@ -246,10 +248,12 @@ class Actors:
         now = self.core.clock.now()
         await self._close(key, lambda conclude: refuse_turns(key[1], str(why), now, conclude))
 
-    def conclude(self, rung: list[ActorKey], tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
+    def conclude(
+        self, rung: list[ActorKey], tx: Tx, turn: Turn, entries: Sequence[Entry], new: int = 1
+    ) -> None:
         """What the commit that ends or parks a turn writes for its chat, its children and its parent; `rung`
-        takes whom to ring behind it."""
-        self.answers.write(tx, turn, entries)
+        takes whom to ring behind it. The last `new` of the entries are of this commit."""
+        self.answers.write(tx, turn, entries, new)
         rung += follow_family(tx, turn, entries, self.core.clock.now())
 
     def ring_all(self, rung: Iterable[ActorKey]) -> None:

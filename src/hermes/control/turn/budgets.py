@@ -13,22 +13,27 @@ from hermes.control.core import GatewayCore, Runtime
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import Entry, Failed, ModelSaid, calls_in
+from hermes.domain.ids import JobId
 from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session
 from hermes.domain.settings.budgets import Budget
 from hermes.domain.spending import (
+    AGENT_BUDGET,
+    JOB_BUDGET,
     NOTHING_SPENT,
     BudgetAccount,
     Spender,
     Spent,
     accounts_of,
+    job_budget,
     turn_spender,
 )
 from hermes.domain.turn import Turn
 from hermes.domain.usage import Usage
 
-_RAISE = "Whoever runs this gateway can raise it (budgets.{name} in config.yaml)."
+_RAISE = "Whoever runs this gateway can raise it ({setting} in config.yaml)."
+_RAISE_JOB = "`hermes cron edit {job} --budget …` raises it."
 _NO_PRICE = (
     "The budget “{name}” is in dollars, but the price of the model {model} is not known, so nothing may be"
     " spent. Whoever runs this gateway can set models.{model}.price_in and price_out, or a budget in tokens."
@@ -55,11 +60,19 @@ class BudgetGate(Struct, frozen=True, kw_only=True):
     def accounts(self, spender: Spender) -> list[BudgetAccount]:
         return accounts_of(spender, self.budgets, self.now, self.zone)
 
+    def _accounts_of(self, tx: Tx, turn: Turn) -> list[BudgetAccount]:
+        """Those of who spends in a turn, and that of the job itself which it is a run of."""
+        spender, parent = turn_spender(turn), turn.input.guidance.parent
+        theirs = tx if parent is None else tx.scoped(parent.agent)
+        job = theirs.jobs.get(JobId(spender.job)) if spender.job else None
+        own = {} if job is None else job_budget(job.id, job.budget)
+        return accounts_of(spender, {**self.budgets, **own}, self.now, self.zone)
+
     def take(self, tx: Tx, turn: Turn, session: Session) -> tuple[Failed, datetime | None] | None:
         """Hold a share of each budget for a turn; if one is spent, why nothing is held and until when."""
         model = turn.input.guidance.model or session.model or ""
         shares: list[tuple[BudgetAccount, Spent]] = []
-        for account in self.accounts(turn_spender(turn)):
+        for account in self._accounts_of(tx, turn):
             failed, share = self._look(tx, account, turn, model)
             if failed is not None:
                 return failed, account.renews
@@ -82,7 +95,7 @@ class BudgetGate(Struct, frozen=True, kw_only=True):
 
     def may_go_on(self, tx: Tx, turn: Turn, new: Iterable[Entry]) -> Failed | None:
         """Why a turn may not ask the model again after these records."""
-        for account in self.accounts(turn_spender(turn)):
+        for account in self._accounts_of(tx, turn):
             if account.budget.dollars is not None:
                 unpriced = [usage for usage in calls_in(entry.record for entry in new) if usage.cost is None]
                 if unpriced:
@@ -114,7 +127,7 @@ class BudgetGate(Struct, frozen=True, kw_only=True):
 
 
 def gate_of(core: GatewayCore, runtime: Runtime) -> BudgetGate:
-    settings = core.live.now
+    settings = core.live.of(runtime.profile.agent)
     zone = zone_named(settings.timezone)
     return BudgetGate(budgets=settings.budgets, now=core.clock.now(), zone=zone, facts=runtime.facts)
 
@@ -128,11 +141,20 @@ def spend(tx: Tx, turn: Turn, new: Iterable[Entry], *, ends: bool) -> None:
         tx.budgets.release(turn.id)
 
 
+def _setting(name: str) -> str:
+    """Where a budget stands: an agent's own is with the agent."""
+    return f"{name}.budget" if name.startswith(AGENT_BUDGET) else f"budgets.{name}"
+
+
 def spent_words(account: BudgetAccount, used_up: str) -> Failed:
     when = {"day": " today", "month": " this month"}.get(account.budget.per, "")
     renews = f" It begins anew at {account.renews:%Y-%m-%d %H:%M %Z}." if account.renews else ""
     reason = f"The budget “{account.name}” is spent: {used_up}{when}.{renews}"
-    return Failed(reason=f"{reason} {_RAISE.format(name=account.name)}", budget=account.name)
+    own = account.name.startswith(JOB_BUDGET)
+    remedy = (
+        _RAISE_JOB.format(job=account.budget.job) if own else _RAISE.format(setting=_setting(account.name))
+    )
+    return Failed(reason=f"{reason} {remedy}", budget=account.name)
 
 
 def _spent(calls: Iterable[Usage]) -> Spent:

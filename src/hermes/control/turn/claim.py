@@ -17,7 +17,7 @@ from hermes.control.core import PersonOf
 from hermes.control.outbound.question_messages import close_question
 from hermes.control.turn.budgets import BudgetGate, spend
 from hermes.control.turn.chat_prompt import place_prompt
-from hermes.control.turn.children import has_read_outside
+from hermes.control.turn.children import has_read_outside, turns_for
 from hermes.control.turn.prepared import take_prepared
 from hermes.control.turn.questions import FOR_PEOPLE
 from hermes.control.turn.recalling import may_recall
@@ -53,10 +53,10 @@ from hermes.domain.tool import ToolCall
 from hermes.domain.transcript import (
     TurnView,
     last_compression,
-    not_undone,
     number_records,
     summed_upto,
     turn_entries,
+    user_turns,
     view_turn,
 )
 from hermes.domain.turn import CLIENT_GONE, UNHEARD, Answer, BusyMode, Question, Turn, TurnAction, TurnState
@@ -106,7 +106,8 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
     transcript: Sequence[Entry]
     now: datetime
     epoch: int
-    conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
+    conclude: Callable[[Tx, Turn, Sequence[Entry], int], None]
+    tend: Callable[[Tx, Turn, TurnView, Sequence[Answered], datetime], list[Asked]]
     prompt: FrozenPrompt | None = None
     capabilities: Callable[[Address], Capabilities] = lambda to: NO_ABILITIES
     hints: Mapping[str, PlatformHint] = field(default_factory=dict)
@@ -197,9 +198,11 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         behind: list[Turn],
         *,
         stopping: bool = False,
+        waits: bool = False,
     ) -> Claim:
-        """Write a new attempt of the turn with its first records; they may already end it."""
-        parked = bool(records) and isinstance(records[-1], Asked)
+        """Write a new attempt of the turn with its first records; they may end it, or it `waits` on."""
+        asks = bool(records) and isinstance(records[-1], Asked)
+        parked = asks or waits
         if not (stopping or parked or ended_by(records)):
             records = self._within_budget(tx, session, turn, records)
         ended = ended_by(records)
@@ -214,8 +217,8 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         if self.budgets is not None:
             spend(tx, started, new, ends=ended is not None)
         keep_session_grants(tx, self.session, turn.id, new)
-        if ended is not None or parked:
-            self.conclude(tx, started, [*turn_entries(self.transcript, turn.id), *new])
+        if ended is not None or asks:
+            self.conclude(tx, started, [*turn_entries(self.transcript, turn.id), *new], len(new))
         return Claim(
             next=NextStep.PARKED if parked else NextStep.RUN if ended is None else NextStep.ENDED,
             turn=started,
@@ -245,7 +248,7 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
                 verdict=question.verdict,
                 text=question.answer,
                 by=question.answered_by,
-                outside=has_read_outside(tx, question),
+                outside=has_read_outside(tx, question, view.questions[question.id], turn.agent),
             )
             for question in tx.questions.of_turn(turn.id)
             if question.verdict is not None and question.id not in view.answered
@@ -259,6 +262,10 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
             records += [*cut_off(view, None), Failed(reason=GIVEN_UP)]
         elif not stop and any(_client_left(view, answered) for answered in answers):
             records += [*cut_off(view, None), Stopped(reason=CLIENT_GONE)]
+        elif not stop and (asked := self.tend(tx, turn, view, answers, self.now)):
+            return self._start(tx, session, turn, [*records, *asked], behind)
+        elif not stop and any(question.open for question in tx.questions.of_turn(turn.id)):
+            return self._start(tx, session, turn, records, behind, waits=True)
         elif not stop and turn.input.confirm:
             allowed = bool(answers) and answers[-1].verdict.allows
             done, news = self._confirmed(tx, session, turn) if allowed else ([Finished(note=UNCHANGED)], ())
@@ -289,9 +296,10 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         """Whether a turn undoes more than the transcript here holds: then what a summary tells of is needed
         itself, for what is not undone of it is there again."""
         back = turn.input.action in (TurnAction.UNDO, TurnAction.RETRY)
-        if turn.input.action is TurnAction.RESTORE:
+        # One that was begun and cut off has undone them already.
+        if turn.input.action is TurnAction.RESTORE or (back and turn.attempt):
             return True
-        return back and len(_user_turns(self.transcript)) < turn.input.count
+        return back and len(user_turns(self.transcript)) < turn.input.count
 
     def _called_back(self, tx: Tx, turn: Turn, behind: list[Turn]) -> bool:
         """Whether a waiting turn has to go on: it is to stop, or other words of who was asked withdraw its
@@ -330,20 +338,23 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
             return [UserSaid(text=given.text, author=given.author), _run_by_hand(turn)]
         if given.action is TurnAction.MIRROR:
             return [ModelSaid(text=given.text), Finished()]
-        if given.action is TurnAction.COMPRESS:
+        if given.action in (TurnAction.COMPRESS, TurnAction.ROLLBACK):
             return []
         if given.action is TurnAction.RESTORE:
             first = last_compression(self.transcript)
             if first is None:
                 return [Finished(note=NOT_COMPRESSED)]
             return [Restored(since=first), Finished(note=RESTORED)]
-        asked = _user_turns(self.transcript)
+        asked = user_turns(self.transcript)
         if not asked:
             return [Finished(note=f"There is nothing to {given.action.value}.")]
         count = min(given.count, len(asked))
         since = asked[-count]
         if given.action is TurnAction.UNDO:
-            return [Undone(since=since.seq), Finished(note=f"Undone: the last {_turns(count)}.")]
+            undone = {entry.turn for entry in asked[-count:]}
+            # Where they changed files, those are taken back by the run; it says what came of it.
+            files = tx.checkpoints.of_turns({*undone, *turns_for(self.transcript, undone)})
+            return [Undone(since=since.seq), *([] if files else [Finished(note=undone_words(count))])]
         again = since.record
         assert isinstance(again, UserSaid)
         return [Undone(since=since.seq), again]
@@ -456,6 +467,10 @@ def _run_by_hand(turn: Turn) -> ModelSaid:
     return ModelSaid(calls=(call,), ending=Ending.CALLS)
 
 
+def undone_words(count: int) -> str:
+    return f"Undone: the last {_turns(count)}."
+
+
 def _turns(count: int) -> str:
     return "turn" if count == 1 else f"{count} turns"
 
@@ -470,15 +485,6 @@ _STATES: dict[type, TurnState] = {
 def ended_by(records: Sequence[Record]) -> TurnState | None:
     """The state that records leave a turn in, if they end it."""
     return _STATES.get(type(records[-1])) if records else None
-
-
-def _user_turns(transcript: Sequence[Entry]) -> list[Entry]:
-    """The first words of each turn that was not undone, also of those that a summary tells of."""
-    return [
-        entry
-        for entry in not_undone(transcript)
-        if isinstance(entry.record, UserSaid) and not entry.record.steering
-    ]
 
 
 def _client_left(view: TurnView, answered: Answered) -> bool:

@@ -72,7 +72,7 @@ class CompressionWorker:
         if found is None or runtime.compression is None:
             return
         session, entries = found
-        gate = gate_of(self._core, runtime) if self._core.live.now.budgets else None
+        gate = gate_of(self._core, runtime) if self._core.live.of(self._agent).budgets else None
         spender = await runtime.store.read(partial(_spender, entries, self._agent))
         if gate is not None and await runtime.store.read(lambda tx: gate.is_spent(tx, spender)):
             await runtime.store.write(self._wait)

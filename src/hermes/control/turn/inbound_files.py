@@ -30,9 +30,10 @@ from hermes.domain.word import replace
 MOST_FILES = 20
 MOST_SHOWN = 5_000_000
 MOST_INLINE = 32_000
-NO_TRANSCRIPT = "voice messages cannot be transcribed here yet"
 NOT_SHOWN = "it is too large to be shown to you"
 UNSEEN = "images are not shown to you"
+UNHEARD = "it could not be transcribed"
+"""What the note of a voice message begins with that nobody could write down."""
 _SHOWABLE = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _PAUSES = (1.0, 4.0)
 _CONNECT_SECONDS = 3600.0
@@ -65,11 +66,11 @@ class AttachmentFetcher(Struct, frozen=True, kw_only=True):
         except TimeoutError:
             return replace(claimed, problem="it took too long")
         except UserError as error:
-            return replace(claimed, problem=_reason(error.message))
+            return replace(claimed, problem=reason_of(error.message))
         except HermesError as error:
-            return replace(claimed, problem=_reason(str(error)))
+            return replace(claimed, problem=reason_of(str(error)))
         except OSError as error:
-            return replace(claimed, problem=f"it cannot be kept ({_reason(error.strerror or '').lower()})")
+            return replace(claimed, problem=f"it cannot be kept ({reason_of(error.strerror or '').lower()})")
         return await self._described(turn, claimed, item, runtime)
 
     async def _receive(self, turn: Turn, file: Attachment, runtime: Runtime) -> MediaItem:
@@ -117,20 +118,10 @@ class AttachmentFetcher(Struct, frozen=True, kw_only=True):
             unseen = runtime.profile.settings.agent.image_input_mode == "text"
             if unseen or item.size > MOST_SHOWN:
                 return replace(file, kind=MediaKind.FILE, note=UNSEEN if unseen else NOT_SHOWN)
-        if file.kind is MediaKind.VOICE:
-            return await self._heard(file, runtime)
         if item.mime.startswith("text/") and item.size <= MOST_INLINE:
             data = await runtime.media.open(item.sha256)
             return replace(file, text=storable(data.decode("utf-8", "replace")).strip("\n"))
         return file
-
-    async def _heard(self, file: Attachment, runtime: Runtime) -> Attachment:
-        if runtime.transcribe is None:
-            return replace(file, note=NO_TRANSCRIPT)
-        try:
-            return replace(file, text=storable(await runtime.transcribe(file)))
-        except HermesError as error:
-            return replace(file, note=f"it could not be transcribed: {_reason(str(error))}")
 
 
 async def _brought(turn: Turn, item: MediaItem, runtime: Runtime) -> tuple[str | None, str]:
@@ -144,7 +135,7 @@ async def _brought(turn: Turn, item: MediaItem, runtime: Runtime) -> tuple[str |
         folder = None if session is None else session.workspace
         return await runtime.bring_file(turn, item, path, folder), ""
     except HermesError as error:
-        return None, f"commands do not see it: {_reason(str(error))}"
+        return None, f"commands do not see it: {reason_of(str(error))}"
 
 
 def write_down(
@@ -154,10 +145,12 @@ def write_down(
     clock: Clock,
     call: AuxiliaryCall | None = None,
     budgets: BudgetGate | None = None,
+    *,
+    echo: bool = False,
 ) -> Callable[[Tx], bool]:
-    """A unit that puts what came of a file into its turn, and tells the person if it could not be got; its
-    result is whether somebody is told. Pieces that came meanwhile stay as they are. `call` is what a model
-    took that described it."""
+    """A unit that puts what came of a file into its turn, and tells the person if it could not be got or
+    heard, and with `echo` what was heard; its result is whether somebody is told. Pieces that came meanwhile
+    stay as they are. `call` is what a model took that described it."""
 
     def write(tx: Tx) -> bool:
         current = tx.turns.get(turn.id)
@@ -173,12 +166,22 @@ def write_down(
         tx.turns.save(
             replace(current, input=replace(current.input, attachments=tuple(files))), attempt=current.attempt
         )
-        if got.problem is None or turn.reply is None:
+        text = _told(got, echo)
+        if not text or turn.reply is None:
             return False
-        text = f"⚠️ I could not take {got.name or 'your ' + got.kind.value}: {got.problem}."
         return notify(tx, f"fetch:{turn.id}:{place}", turn.reply.to, text, clock.now(), turn.reply.ref)
 
     return write
+
+
+def _told(got: Attachment, echo: bool) -> str:
+    if got.problem is not None:
+        return f"⚠️ I could not take {got.name or 'your ' + got.kind.value}: {got.problem}."
+    if got.kind is not MediaKind.VOICE:
+        return ""
+    if got.note.startswith(UNHEARD):
+        return f"⚠️ I could not hear your voice message{got.note.removeprefix(UNHEARD)}."
+    return f"🎤 “{got.text}”" if echo and got.text else ""
 
 
 def _kind(claimed: MediaKind, mime: str) -> MediaKind:
@@ -199,5 +202,5 @@ def _safe_name(name: str | None) -> str | None:
     return last.replace("[", "(").replace("]", ")") or None
 
 
-def _reason(text: str) -> str:
+def reason_of(text: str) -> str:
     return one_line(text, 200).rstrip(".").replace("[", "(").replace("]", ")") or "no reason was given"

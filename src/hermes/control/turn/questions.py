@@ -91,9 +91,11 @@ def _is_offered(question: Question, verdict: Verdict) -> bool:
 
 
 def questions_here(tx: Tx, session: SessionId) -> list[Question]:
-    """What is open in a session and in what it works on in the background."""
+    """What is open in a session and in what it works on in the background. Nobody but their parents answers
+    for children."""
     own = tx.questions.open_of(session)
-    background = [asked for asked in tx.questions.open_of(None) if asked.session.startswith(BACKGROUND)]
+    every = tx.questions.open_of(None)
+    background = [asked for asked in every if asked.session.startswith(BACKGROUND) and asked.may_answer]
     return own + [asked for asked in background if _parent(tx, asked.session) == session]
 
 
@@ -110,11 +112,13 @@ def was_asked_at(tx: Tx, question: QuestionId, place: Address) -> bool:
 
 
 def resume(tx: Tx, question: Question) -> None:
-    """The question is closed: its turn may go on, unless it waits for another one."""
+    """The question is closed: its turn may go on, unless it waits for another one. What was asked for a child
+    is handed down to it in any case."""
     turn = tx.turns.get(question.turn)
     if turn is None or turn.state is not TurnState.WAITING:
         return
-    if not any(other.open for other in tx.questions.of_turn(question.turn)):
+    others = tx.questions.of_turn(question.turn)
+    if question.relays is not None or not any(other.open for other in others):
         tx.turns.save(replace(turn, state=TurnState.RUNNING), attempt=turn.attempt, epoch=0)
 
 

@@ -3,6 +3,7 @@ a crash before it means that they are looked up again, one after it that they ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from hermes.control.core import Runtime
@@ -11,10 +12,12 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.store import Tx
 from hermes.domain.references import Expansion
+from hermes.domain.session import Session
 from hermes.domain.text import one_line, storable
 from hermes.domain.turn import Turn, TurnState
 from hermes.domain.word import replace
 
+_BLOCKED = re.compile(r"\[BLOCKED: ([^\n\]]{1,300})\]")
 _BROKEN = "The references in it could not be looked up: {why}."
 
 
@@ -28,6 +31,13 @@ async def expand(turn: Turn, runtime: Runtime) -> Expansion:
     except HermesError as error:
         why = _BROKEN.format(why=one_line(str(error), 200).rstrip("."))
         return Expansion(context=f"[{why}]", notes=(why,))
+
+
+def left_out(session: Session) -> list[str]:
+    """Files that the prompt of a session does without, because they give orders that are not theirs to give:
+    whoever began it is told."""
+    prompt = f"{session.system_prompt or ''}\n{session.context_prompt or ''}"
+    return _BLOCKED.findall(prompt) if "[BLOCKED: " in prompt else []
 
 
 def write_expanded(turn: Turn, expansion: Expansion, clock: Clock) -> Callable[[Tx], bool]:

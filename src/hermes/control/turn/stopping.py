@@ -34,7 +34,7 @@ def cut_off(view: TurnView, heard: ModelSaid | None) -> list[Record]:
         records.append(
             ToolFinished(
                 call=state.call.id,
-                text=UNKNOWN_OUTCOME if unknown else NOT_RUN,
+                text=f"{UNKNOWN_OUTCOME}{state.made_inside}" if unknown else NOT_RUN,
                 failed=True,
                 unknown=unknown,
             )

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from hermes.domain.address import Source
 from hermes.domain.call_options import NO_OPTIONS, CallOptions
+from hermes.domain.checkpoint import Checkpoint, CheckpointView
 from hermes.domain.event import (
     AgentEvent,
     Cleared,
@@ -167,6 +168,19 @@ class MemoryCare(Protocol):
 
     async def print_files(self) -> None:
         """Show in the files what is in the store by now."""
+
+
+class CheckpointCare(Protocol):
+    """The checkpoints of an agent's workspaces. What cannot be done is a `UserError`."""
+
+    async def find(self, source: Source, session: Session) -> list[Checkpoint]:
+        """Those of the folder that a session works in, the newest first."""
+
+    async def diff(self, checkpoint: Checkpoint) -> str:
+        """What its turn changed, as text."""
+
+    async def tend(self, action: str) -> list[CheckpointView]:
+        """`prune` or `clear` them; what is left of them, by folder (`status`)."""
 
 
 class SkillCare(Protocol):

@@ -26,6 +26,13 @@ class Platform(Protocol):
 
 
 @runtime_checkable
+class OutsideWindow(Protocol):
+    async def send_outside(self, to: Address, body: Body, *, key: str) -> Receipt | None:
+        """Send to somebody who has not written within `reply_window`, in the way that the platform has for
+        that (a template). None if there is none: it waits until they write."""
+
+
+@runtime_checkable
 class Edits(Protocol):
     async def edit(self, receipt: Receipt, body: Body) -> None: ...
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from hermes.domain.address import Address, Source
 from hermes.domain.channels import Channel
+from hermes.domain.checkpoint import Checkpoint
 from hermes.domain.event import Entry
 from hermes.domain.handoff import Handoff
 from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
@@ -286,11 +287,17 @@ class Recovery(WorkCounts, Protocol):
     def prune(self, before: datetime, now: datetime) -> int: ...
 
 
-class Directory(Protocol):
-    """Chats and home channels belong to the gateway; `bound` tells of the sessions of one agent."""
+class SeenChats(Protocol):
+    def note(self, channel: Channel, *, exact: bool = False) -> None:
+        """Keep what was seen last of a chat; a name that is known stays if none is given. When somebody wrote
+        there is kept to the hour, or exactly."""
 
-    def note(self, channel: Channel) -> None:
-        """Keep what was seen last of a chat; a name that is known stays if none is given."""
+    def seen(self, to: Address) -> datetime | None:
+        """When somebody who may speak last wrote there."""
+
+
+class Directory(SeenChats, Protocol):
+    """Chats and home channels belong to the gateway; `bound` tells of the sessions of one agent."""
 
     def channels(self, limit: int = 5000, inside: Address | None = None) -> list[Channel]:
         """The latest first; of all chats, or only the threads of one."""
@@ -513,9 +520,41 @@ class SessionTraces(Protocol):
         """In place of all of this kind."""
 
 
-class Tx(Struct, frozen=True, kw_only=True):
-    """One transaction, scoped to one agent: its tables."""
+class Checkpoints(Protocol):
+    """States of workspaces from before turns changed them, at most one for each turn."""
 
+    def add(self, checkpoint: Checkpoint) -> None:
+        """Unless the turn has one."""
+
+    def of_turns(self, turns: Collection[TurnId]) -> list[Checkpoint]:
+        """The newest first."""
+
+    def of_root(self, root: str, most: int = 1000) -> list[Checkpoint]:
+        """Those of a folder, the newest first."""
+
+    def settle(self, turn: TurnId, after: str) -> None:
+        """A turn left its folder in this state."""
+
+    def remove(self, ids: Collection[int]) -> None: ...
+
+
+class AgentRows(Protocol):
+    """All rows of one agent, whatever the table."""
+
+    def count(self) -> int:
+        """How many sessions, jobs and entries of its memory there are."""
+
+    def give_to(self, agent: AgentId) -> None:
+        """Let them be another agent's. Where both have a row for the same thing, this one's counts."""
+
+    def remove(self) -> None: ...
+
+
+class Tx(Struct, frozen=True, kw_only=True):
+    """One transaction, scoped to one agent: its tables. `scoped` is the same one for another agent, for what
+    concerns both: an agent's task for another."""
+
+    scoped: Callable[[AgentId], Tx]
     inbox: Inbox
     turns: Turns
     journal: Journal
@@ -545,6 +584,8 @@ class Tx(Struct, frozen=True, kw_only=True):
     memory: MemoryEntries
     notes: PersonNoteNames
     traces: SessionTraces
+    checkpoints: Checkpoints
+    rows: AgentRows
 
 
 class Store(Protocol):

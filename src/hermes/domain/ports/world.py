@@ -29,9 +29,15 @@ AskPassword = Callable[[int], Awaitable[str]]
 """Gives the password that sudo wants, empty if there is none. Takes how many were wrong before."""
 
 
+HearCall = Callable[[bytes], Callable[[], Awaitable[bytes]] | None]
+"""Takes a line that a program calls the gateway with, and gives what answers it, if anything does. It raises
+`ValueError` for one that ends the program."""
+
+
 class Command(Struct, frozen=True, kw_only=True):
     """One command line for a shell. `cd` and `export` last for its session; `cwd` counts for it alone. With
-    `password`, sudo in it may ask for one; a backend without sudo need not care."""
+    `password`, sudo in it may ask for one; a backend without sudo need not care. With `hear`, its program has
+    `given` and then the answers on its standard input, and writes its calls, a line each, to its file 247."""
 
     text: str
     session: str = ""
@@ -39,6 +45,8 @@ class Command(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float = 180.0
     password: AskPassword | None = None
+    hear: HearCall | None = None
+    given: bytes = b""
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):
@@ -112,11 +120,14 @@ class FileSearch(Struct, frozen=True, kw_only=True):
 class FolderRules(Struct, frozen=True, kw_only=True):
     """Which folders belong to a gateway and its agents, and what in them one agent may use without asking.
     Absolute paths: nothing at or below a `closed` one is read or changed without asking, except what is at
-    or below a `readable` one (read) or a `writable` one (read and changed)."""
+    or below a `readable` one (read) or a `writable` one (read and changed). What of it is at or below a
+    `sealed` one and not the agent's `own` is another's: file tools never reach it, whoever is asked."""
 
     closed: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
+    sealed: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
 
 
 NO_HOMES = FolderRules()
@@ -149,10 +160,17 @@ class Files(Protocol):
         """A part of a regular file. Without `follow`, a path through a symbolic link is refused."""
 
     async def write(
-        self, session: str, path: str, data: bytes | AsyncIterable[bytes], *, follow: bool = True
+        self,
+        session: str,
+        path: str,
+        data: bytes | AsyncIterable[bytes] | None,
+        *,
+        follow: bool = True,
+        mode: int = 0,
     ) -> None:
-        """Whole and at once: a reader sees the old file or the new one. Keeps the mode, makes folders. What
-        comes in pieces is never held whole. Without `follow`, a path through a symbolic link is refused."""
+        """Whole and at once: a reader sees the old file or the new one. Keeps the mode, makes folders. A
+        file that was not there gets `mode`, unless that is 0. What comes in pieces is never held whole; with
+        None the file is removed. Without `follow`, a path through a symbolic link is refused."""
 
     async def stat(self, session: str, path: str) -> FileView | None: ...
 
@@ -200,8 +218,9 @@ class World(Struct, frozen=True, kw_only=True):
 
     `sandbox` names what holds commands in; empty = nothing does. `boundary` says how strongly. `host` names
     the machine, unless it is the gateway's. With `host_files` its paths are those of the gateway's machine,
-    so that what the gateway keeps in a home is seen there under the same name. `backend` is what the settings
-    call it; the gateway fills it in."""
+    so that what the gateway keeps in a home is seen there under the same name. `host_folder` is the folder of
+    that machine which the workspace is, empty if it is none. `backend` is what the settings call it; the
+    gateway fills it in."""
 
     workspace: str
     home: str
@@ -211,6 +230,7 @@ class World(Struct, frozen=True, kw_only=True):
     boundary: Boundary = Boundary.NONE
     network: NetworkRules = OPEN_NETWORK
     host_files: bool = False
+    host_folder: str = ""
     host: str = ""
     backend: str = ""
 
@@ -345,6 +365,24 @@ class Egress(Protocol):
         may not, `Unreachable` if its host is not known."""
 
     async def close(self) -> None: ...
+
+
+class DocumentText(Struct, frozen=True, kw_only=True):
+    """What a document says, as Markdown or plain text; `cut` if it says more."""
+
+    text: str
+    title: str = ""
+    cut: bool = False
+
+
+class DocumentReader(Protocol):
+    """Reads pages, PDFs, office files, notebooks and texts, off the loop and with bounded time and memory.
+    What a document is, its own bytes say first, then `mime` (with its charset, if that is known). Links in it
+    start at `url`. A `UserError` says why it cannot be read."""
+
+    async def __call__(
+        self, data: bytes, mime: str = "", *, limit: int = 2_000_000, url: str = ""
+    ) -> DocumentText: ...
 
 
 class Media(Protocol):

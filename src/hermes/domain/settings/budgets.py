@@ -20,3 +20,18 @@ class Budget(Section, frozen=True, kw_only=True):
     dollars: float | None = setting(None, "Dollars; models need known prices.", least=0)
     tokens: int | None = setting(None, "Tokens, read and written together.", least=0)
     calls: int | None = setting(None, "Model calls.", least=0)
+
+
+class AgentBudget(Section, frozen=True, kw_only=True):
+    """How much one agent may spend. With a mistake in it, it lets nothing through."""
+
+    per: str = setting("day", "When it begins anew, in its time zone.", choices=PERIODS)
+    dollars: float | None = setting(None, "Dollars; models need known prices.", least=0)
+    tokens: int | None = setting(None, "Tokens, read and written together.", least=0)
+    calls: int | None = setting(None, "Model calls.", least=0)
+
+    def of(self, agent: str) -> Budget | None:
+        """As one of `budgets`; None if it limits nothing."""
+        if self.dollars is self.tokens is self.calls is None:
+            return None
+        return Budget(agent=agent, per=self.per, dollars=self.dollars, tokens=self.tokens, calls=self.calls)

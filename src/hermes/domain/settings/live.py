@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from hermes.domain.ids import AgentId
 from hermes.domain.settings.settings import Settings
 
 
@@ -17,10 +18,21 @@ class LiveSettings:
     def __init__(self, settings: Settings) -> None:
         self.now = settings
         self.generation = 1
+        self._own: dict[AgentId, tuple[Settings, Settings]] = {}
+
+    def of(self, agent: AgentId) -> Settings:
+        """Those of now as they count for one agent."""
+        now = self.now
+        if agent not in now.agents:
+            return now
+        made = self._own.get(agent)
+        if made is None or made[0] is not now:
+            made = self._own[agent] = now, now.of(agent)
+        return made[1]
 
     def adopt(self, settings: Settings) -> int:
         """Put settings that were checked as a whole in force; their generation."""
-        self.now = settings
+        self.now, self._own = settings, {}
         self.generation += 1
         return self.generation
 

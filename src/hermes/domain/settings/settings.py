@@ -8,18 +8,28 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from msgspec import NODEFAULT, Struct, field
+from msgspec import Struct, field
 
-from hermes.domain.address import LOCAL_DOOR, SINGLE, Address, Source, SourceKind
+from hermes.domain.address import LOCAL_DOOR, SINGLE, Address, Source
 from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.settings.agents import NO_NETWORK_WORD as NO_NETWORK_WORD
+from hermes.domain.settings.agents import OPEN_NETWORK_WORD as OPEN_NETWORK_WORD
+from hermes.domain.settings.agents import SUBAGENT, AgentApprovals
+from hermes.domain.settings.agents import UNREADABLE as UNREADABLE
+from hermes.domain.settings.agents import HostedAgent as HostedAgent
+from hermes.domain.settings.agents import Route as Route
+from hermes.domain.settings.agents import RouteMatch as RouteMatch
+from hermes.domain.settings.backup import BackupSettings
+from hermes.domain.settings.browser import BrowserSettings
 from hermes.domain.settings.budgets import Budget
+from hermes.domain.settings.checkpoints import CheckpointSettings
 from hermes.domain.settings.compression import CompressionSettings
 from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, Section, setting
+from hermes.domain.settings.delegation import DelegationSettings
 from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
 from hermes.domain.settings.fallback import FallbackEntry, PoolSettings
-from hermes.domain.settings.honcho import HonchoSettings
 from hermes.domain.settings.manner import (
     EFFORTS,
     PROGRESS,
@@ -30,7 +40,10 @@ from hermes.domain.settings.manner import (
     ReasoningOverride,
     RuntimeFooter,
 )
+from hermes.domain.settings.mcp import McpServer
+from hermes.domain.settings.media import ImageGenSettings, SttSettings, TtsSettings, VoiceSettings
 from hermes.domain.settings.memory import MemorySettings
+from hermes.domain.settings.memory_providers import HindsightSettings, HonchoSettings
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.prompt_caching import PromptCaching
 from hermes.domain.settings.providers import (
@@ -40,16 +53,16 @@ from hermes.domain.settings.providers import (
     ProviderSettings,
 )
 from hermes.domain.settings.skills import SkillSettings
+from hermes.domain.settings.tool_limits import CodeExecution, LoopGuard
 from hermes.domain.settings.tool_loading import ToolLoading
+from hermes.domain.settings.web import WebSettings
 from hermes.domain.turn import BusyMode
+from hermes.domain.word import replace
 
 LOCAL_WINDOW = 16_384
 """What a model from a file reads, if nobody says."""
 AUTO = "auto"
 """The setting of a backend that leaves the choice to what works on this machine."""
-NO_NETWORK_WORD, OPEN_NETWORK_WORD = "none", "open"
-UNREADABLE = "(unreadable)"
-"""Replaces the name of a backend that cannot be read: there is none called so."""
 NAME_RULE = "small letters, digits, “-” and “_”, at most 64, beginning with a letter or a digit"
 RESERVED_NAMES = frozenset({"default", "hermes", "root", "sudo", "test", "tmp"})
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -103,6 +116,9 @@ class ModelFactSettings(Section, frozen=True, kw_only=True):
     price_out: float | None = setting(None, "What it costs to write.", least=0)
     price_cache_read: float | None = setting(None, "What it costs to read what is cached.", least=0)
     price_cache_write: float | None = setting(None, "What it costs to cache.", least=0)
+    long_after: int | None = setting(None, "Longer prompts have prices of their own.", least=1)
+    price_long_in: float | None = setting(None, "What such a prompt costs to read.", least=0)
+    price_long_out: float | None = setting(None, "What its answer costs to write.", least=0)
     cache_floor: int | None = setting(None, "Tokens below which nothing is cached.", least=0)
 
 
@@ -132,7 +148,8 @@ class AgentSettings(Section, frozen=True, kw_only=True):
     )
     gateway_timeout: float = setting(
         1800.0,
-        "Seconds without any sign of life of the model or a tool before a turn is given up; 0 = never.",
+        "Seconds without any sign of life after which a tool is ended, or a turn whose model is silent is "
+        "given up; 0 = never.",
         least=0,
     )
     restart_drain_timeout: float = setting(
@@ -329,9 +346,22 @@ class CronSettings(Section, frozen=True, kw_only=True):
         env="HERMES_CRON_TIMEOUT",
         least=0,
     )
+    quiet_hours: str = setting(
+        "",
+        "Like `22:00-07:00` in your `timezone`: jobs that repeat do not run then, and catch up afterwards as "
+        "each is told to.",
+        form="hours",
+        instead="0:00-23:59",
+    )
     script_timeout: float = setting(
         3600.0, "Seconds a job's script may take.", env="HERMES_CRON_SCRIPT_TIMEOUT", least=1
     )
+
+
+CHAT_SKINS = (
+    "default", "mono", "slate", "daylight", "warm-lightmode", "ares", "poseidon", "sisyphus", "charizard",
+)  # fmt: skip
+EDITING_MODES = ("emacs", "vi")
 
 
 class DisplaySettings(Section, frozen=True, kw_only=True):
@@ -361,6 +391,23 @@ class DisplaySettings(Section, frozen=True, kw_only=True):
         None, "Show answers while they are written; empty = as `streaming.enabled` says."
     )
     personality: str = setting("", "How agents speak unless a session chose otherwise with `/personality`.")
+    skin: str = setting("default", "The colours of the chat in a terminal.", choices=CHAT_SKINS)
+    calm: bool = setting(False, "Let nothing move in the terminal while the agent works.")
+    inline_diffs: bool = setting(True, "Show in the terminal what changed in a file.")
+    final_response_markdown: str = setting(
+        "render",
+        "Answers in a terminal: drawn, drawn without colours, or as the model wrote them.",
+        choices=("render", "strip", "raw"),
+    )
+    bell_on_complete: bool = setting(False, "Ring the terminal's bell when an answer is complete.")
+    show_cost: bool = setting(True, "Show what a session cost, where the price is known, below the input.")
+    timestamps: bool = setting(False, "Show in the terminal when you said something.")
+    editing_mode: str = setting("emacs", "The keys that edit a line in the terminal.", choices=EDITING_MODES)
+    enter_key: str = setting(
+        "send",
+        "What Enter does in the terminal; Alt+Enter does the other.",
+        choices=("send", "newline"),
+    )
     runtime_footer: RuntimeFooter = setting(RuntimeFooter(), "A line under each answer in a chat.")
     platforms: dict[str, PlatformDisplay] = setting({}, "What differs on a platform or account, by its name.")
 
@@ -417,78 +464,6 @@ class GatewaySettings(Section, frozen=True, kw_only=True):
         "Disk space kept aside for running turns when the disk is full; 0 for none.",
         env="HERMES_RESERVE_MB",
         least=0,
-    )
-
-
-class HostedAgent(Section, frozen=True, kw_only=True):
-    """An agent that this gateway hosts beside `main`."""
-
-    model: str = setting("", "Its model; empty = the gateway's.")
-    provider: str = setting("", "Its provider; empty = the gateway's.")
-    home_dir: str = setting("", "Its folder; empty = `agents/<id>` in the home, relative = from the home.")
-    enabled_toolsets: Names = setting(
-        (),
-        "The only toolsets it has; not set = all, written and empty = none.",
-        instead=("none",),
-        empty_denies=True,
-    )
-    disabled_toolsets: Names = setting((), "Toolsets it does not have.")
-
-
-def _must_be(doc: str, **rules: Any) -> str | None:
-    return setting(None, doc, if_empty="so the route does not count", **rules)
-
-
-class RouteMatch(Section, frozen=True, kw_only=True):
-    """Exact strings that must all hold; what is not given matches everything."""
-
-    platform: str | None = _must_be("The platform's name.")
-    account: str | None = _must_be("The account, where a platform has several.")
-    kind: str | None = _must_be("The sort of place.", choices=tuple(kind.value for kind in SourceKind))
-    chat_id: str | None = _must_be("The chat.")
-    thread_id: str | None = _must_be("The thread or topic in it.")
-    user_id: str | None = _must_be("The person.")
-    user_id_alt: str | None = _must_be("The person's other, lasting id.")
-    guild_id: str | None = _must_be("The server or workspace.")
-    parent_chat_id: str | None = _must_be("The channel a thread belongs to.")
-
-    def fits(self, source: Source) -> bool:
-        """Whether every field that is given is exactly the source's."""
-        address = source.address
-        pairs = (
-            (self.platform, address.platform),
-            (self.account, address.account),
-            (self.kind, source.kind.value),
-            (self.chat_id, address.chat),
-            (self.thread_id, address.thread),
-            (self.user_id, source.user),
-            (self.user_id_alt, source.user_alt),
-            (self.guild_id, source.guild),
-            (self.parent_chat_id, source.parent_chat),
-        )
-        return all(want is None or want == have for want, have in pairs)
-
-
-class Route(Section, frozen=True, kw_only=True):
-    """What comes from there and names no agent goes to this one; routes are tried in their order."""
-
-    match: RouteMatch
-    agent: AgentId = setting(cast(AgentId, NODEFAULT), "The agent that answers.")
-    toolsets: Names = setting(
-        (),
-        "The only toolsets for what comes from there; not set = the agent's, written and empty = none.",
-        instead=("none",),
-        empty_denies=True,
-    )
-    backend: str = setting(
-        "", "Where commands of what comes from there run; not set = `terminal.backend`.", instead=UNREADABLE
-    )
-    network: Names = setting(
-        (),
-        "What commands of what comes from there may reach, also those of strangers: `open`, `none` or a list "
-        "of hosts; not set = `terminal.network`, and nothing for strangers.",
-        instead=(NO_NETWORK_WORD,),
-        empty_denies=True,
     )
 
 
@@ -622,18 +597,30 @@ class Settings(Section, frozen=True, kw_only=True):
     agent: AgentSettings = field(default_factory=AgentSettings)
     terminal: TerminalSettings = field(default_factory=TerminalSettings)
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
+    browser: BrowserSettings = field(default_factory=BrowserSettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
     cron: CronSettings = field(default_factory=CronSettings)
     tools: ToolLoading = field(default_factory=ToolLoading)
+    code_execution: CodeExecution = field(default_factory=CodeExecution)
+    tool_loop_guardrails: LoopGuard = field(default_factory=LoopGuard)
+    delegation: DelegationSettings = field(default_factory=DelegationSettings)
     display: DisplaySettings = field(default_factory=DisplaySettings)
     streaming: StreamingSettings = field(default_factory=StreamingSettings)
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     sessions: SessionSettings = field(default_factory=SessionSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    hindsight: HindsightSettings = field(default_factory=HindsightSettings)
     honcho: HonchoSettings = field(default_factory=HonchoSettings)
     skills: SkillSettings = field(default_factory=SkillSettings)
+    web: WebSettings = field(default_factory=WebSettings)
+    stt: SttSettings = field(default_factory=SttSettings)
+    tts: TtsSettings = field(default_factory=TtsSettings)
+    voice: VoiceSettings = field(default_factory=VoiceSettings)
+    image_gen: ImageGenSettings = field(default_factory=ImageGenSettings)
     compression: CompressionSettings = field(default_factory=CompressionSettings)
+    checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
+    backup: BackupSettings = field(default_factory=BackupSettings)
     plugins: PluginSettings = field(default_factory=PluginSettings)
     session_reset: ResetSettings = field(default_factory=ResetSettings)
     reset_by_type: dict[str, ResetSettings] = setting(
@@ -702,6 +689,7 @@ class Settings(Section, frozen=True, kw_only=True):
         "How one of several credentials is chosen, by provider: `{openrouter: round_robin}`. There are "
         "`fill_first`, `round_robin`, `random` and `least_used`.",
     )
+    mcp_servers: dict[str, McpServer] = setting({}, "MCP servers whose tools agents use, by name.")
     agents: dict[str, HostedAgent] = setting({}, "The agents this gateway hosts beside `main`, by id.")
     routes: tuple[Route, ...] = setting(
         (), "Which chats, API clients, webhooks and jobs go to which agent; the first match counts."
@@ -727,10 +715,52 @@ class Settings(Section, frozen=True, kw_only=True):
         """The first route that fits a source."""
         return next((route for route in self.routes if source and route.match.fits(source)), None)
 
+    def of(self, agent: AgentId) -> Settings:
+        """As they count for one agent. Its own lists of commands add to those of all."""
+        hosted = self.agents.get(agent)
+        if hosted is None:
+            return self
+        given, backend = hosted.approvals, hosted.backend or self.terminal.backend
+        budget = hosted.budget.of(agent)
+        return replace(
+            self,
+            terminal=replace(self.terminal, backend=backend),
+            approvals=self.approvals if given == AgentApprovals() else _approvals(self.approvals, given),
+            timezone=hosted.timezone or self.timezone,
+            budgets=self.budgets if budget is None else {**self.budgets, f"agents.{agent}": budget},
+        )
+
+    def speaks(self, agent: AgentId) -> bool:
+        """Whether people reach it, or only agents that delegate to it."""
+        hosted = self.agents.get(agent)
+        return hosted is None or hosted.mode != SUBAGENT
+
+    def helpers_of(self, agent: AgentId) -> dict[str, str]:
+        """The agents that take tasks of this one, and what they are for: none that asks nobody, unless this
+        one does not either."""
+        asks = self.of(agent).approvals.mode != "off"
+        others = {name: one for name, one in self.agents.items() if name != agent and one.mode != "primary"}
+        return {
+            name: one.description
+            for name, one in others.items()
+            if not asks or self.of(AgentId(name)).approvals.mode != "off"
+        }
+
     def block(self, place: Address) -> PlatformSettings:
         """What was said about the account of a place. Nothing of one account counts for another."""
         name = place.platform if place.platform in SINGLE else place.credential
         return self.platforms.get(name) or PlatformSettings()
+
+
+def _approvals(shared: ApprovalSettings, given: AgentApprovals) -> ApprovalSettings:
+    return replace(
+        shared,
+        mode=given.mode or shared.mode,
+        deny=(*shared.deny, *given.deny),
+        ask=(*shared.ask, *given.ask),
+        timeout=shared.timeout if given.timeout is None else given.timeout,
+        cron_mode=given.cron_mode or shared.cron_mode,
+    )
 
 
 class Profile(Struct, frozen=True, kw_only=True):

@@ -13,22 +13,27 @@ from aiohttp import web
 
 from hermes.control.gateway import Gateway
 from hermes.control.sessions.submission import NotFound
+from hermes.domain.checkpoint import CheckpointView
 from hermes.domain.command_line import CallerReply
 from hermes.domain.errors import HermesError
 from hermes.domain.event import Verdict
 from hermes.domain.gateway_event import GatewayEvent
-from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
+from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OpenWork
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.sse import encode_event
 from hermes.domain.turn import AnswerResult, Turn
+from hermes.domain.word import replace
 from hermes.entry import batches as batches
+from hermes.entry import hosted_agents as hosted_agents
 from hermes.entry import memories as memories
-from hermes.entry.desk import OPERATIONS, OperatorDesk, Perform
+from hermes.entry.desk import OPERATIONS, OperatorDesk, Perform, delete_session
 from hermes.entry.http.site.endpoint import HttpCall, local_route
-from hermes.entry.terminal.door import ResumedSession, SessionChoice, TerminalState
+from hermes.entry.terminal.door import PLATFORM, ChatMenu, ResumedSession, SessionChoice, TerminalState
 from hermes.entry.terminal.served_door import (
     ServedDoor,
+    chat_menu,
     find_session_to_resume,
     local_caller,
     look_back,
@@ -47,7 +52,21 @@ async def enter(call: HttpCall, wish: SessionChoice) -> ResumedSession:
 
 @local_route("POST", "/control/recent", "Show a session with what was said in it last.")
 async def recent(call: HttpCall, session: str) -> ResumedSession:
-    return await look_back(call.gateway, local_caller(), SessionId(session))
+    return await look_back(call.gateway, SessionId(session))
+
+
+@local_route("POST", "/control/menu", "What may be chosen in a conversation.")
+async def menu(call: HttpCall, terminal: TerminalState) -> ChatMenu:
+    bounds = [bound for bound in call.site.facts()["boundaries"] if bound["who"] == PLATFORM]
+    chosen = await chat_menu(call.gateway, terminal_caller(terminal), terminal.session)
+    names = [bound["backend"] if bound["boundary"] != "none" else "no sandbox" for bound in bounds]
+    return replace(chosen, sandbox=names[0] if names else "")
+
+
+@local_route("POST", "/control/delete", "Delete a session.")
+async def delete(call: HttpCall, session: str) -> bool:
+    await delete_session(_desk(call), session)
+    return True
 
 
 @local_route("POST", "/control/say", "Say something; with the same key it is said once.")
@@ -74,12 +93,21 @@ async def command_progress(call: HttpCall) -> web.StreamResponse:
 
 @local_route("POST", "/control/answer", "Answer a question of a turn.")
 async def answer(call: HttpCall, question: str, verdict: Verdict, text: str = "") -> AnswerResult:
-    return await _door(call).answer(QuestionId(question), verdict, text)
+    def whose(tx: Tx) -> AgentId | None:
+        asked = tx.questions.get(QuestionId(question))
+        turn = None if asked is None else tx.turns.get(asked.turn)
+        return None if turn is None else turn.agent
+
+    agent = await call.gateway.read(EVERY_AGENT, whose)
+    door = ServedDoor(call.gateway, local_caller(agent or MAIN_AGENT))
+    return await door.answer(QuestionId(question), verdict, text)
 
 
 @local_route("POST", "/control/stop", "Stop a turn; whether there was something to stop.")
 async def stop(call: HttpCall, turn: str) -> bool:
-    return await _door(call).stop(TurnId(turn))
+    known = await call.gateway.read(EVERY_AGENT, lambda tx: tx.turns.get(TurnId(turn)))
+    caller = local_caller(MAIN_AGENT if known is None else known.agent)
+    return await ServedDoor(call.gateway, caller).stop(TurnId(turn))
 
 
 @local_route("GET", "/control/turns/{turn}/events", "Watch a turn from a record on.")
@@ -152,9 +180,8 @@ async def happenings(call: HttpCall) -> web.StreamResponse:
     return stream.response
 
 
-def _door(call: HttpCall, terminal: TerminalState | None = None) -> ServedDoor:
-    caller = local_caller() if terminal is None else terminal_caller(terminal)
-    return ServedDoor(call.gateway, caller, terminal)
+def _door(call: HttpCall, terminal: TerminalState) -> ServedDoor:
+    return ServedDoor(call.gateway, terminal_caller(terminal), terminal)
 
 
 # --- the operator's commands -------------------------------------------------------------------------
@@ -197,7 +224,10 @@ def _desk(call: HttpCall) -> OperatorDesk:
         carry=gateway.handoffs.ring,
         apply=call.site.apply,
         restart=call.site.restart,
+        copy_database=call.site.copy_database,
         print_memory=partial(_print_memory, gateway),
+        tend_checkpoints=partial(_tend_checkpoints, gateway),
+        busy=lambda: gateway.busy_agents,
     )
 
 
@@ -205,6 +235,11 @@ async def _print_memory(gateway: Gateway, agent: AgentId) -> None:
     memory = (await gateway.agents.get(agent)).memory
     if memory is not None:
         await memory.print_files()
+
+
+async def _tend_checkpoints(gateway: Gateway, agent: AgentId, action: str) -> list[CheckpointView]:
+    care = (await gateway.agents.get(agent)).checkpoints
+    return [] if care is None else await care.tend(action)
 
 
 def _serve(perform: Perform) -> Perform:

@@ -213,7 +213,7 @@ class HttpServer:
         if name is None or principal is NOBODY:
             return None
         agent = AgentId(name)
-        if agent not in self._site.agents or not principal.sees(agent):
+        if not self._site.gateway.hosts(agent) or not principal.sees(agent):
             raise errors.not_found("profile", name, "unknown_profile")
         return agent
 

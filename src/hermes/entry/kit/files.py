@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.errors import Refused, UserError
@@ -46,6 +49,34 @@ def write_private(path: Path, text: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+class Unstored:
+    """An event that a service hands over once, on disk until it is stored: what a crash or a full store
+    leaves there is stored at the next start. Without a folder nothing is kept."""
+
+    def __init__(self, context: AdapterContext) -> None:
+        self._file = None if context.folder is None else context.folder / "unstored.json"
+
+    async def store(self, event: Any, accept: Callable[[Any], Awaitable[None]]) -> None:
+        if self._file is not None:
+            await asyncio.to_thread(write_private, self._file, json.dumps(event))
+        await accept(event)
+        await self._forget()
+
+    async def store_left(self, accept: Callable[[Any], Awaitable[None]]) -> None:
+        """Store what an earlier life left."""
+        try:
+            left = None if self._file is None else read_json(await asyncio.to_thread(self._file.read_bytes))
+        except OSError:
+            left = None
+        if left is not None:
+            await accept(left)
+            await self._forget()
+
+    async def _forget(self) -> None:
+        if self._file is not None:
+            await asyncio.to_thread(self._file.unlink, missing_ok=True)
 
 
 def read_kept(context: AdapterContext, file: str, of: str, name: str) -> str:

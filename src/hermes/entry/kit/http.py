@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Coroutine, Mapping, Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Generic, TypeVar
@@ -167,7 +167,7 @@ class HttpClient(Generic[A]):
                     url, headers=headers, timeout=never, proxy=self.proxy, allow_redirects=False
                 ) as response,
             ):
-                if redirects and response.status in (307, 308):
+                if redirects and response.status in (301, 302, 303, 307, 308):
                     elsewhere = urljoin(url, response.headers.get("Location", ""))
                     unsafe = urlsplit(elsewhere).scheme not in ("https", urlsplit(url).scheme)
                     if unsafe or (leads_inside(elsewhere) and not leads_inside(url)):
@@ -185,15 +185,40 @@ class HttpClient(Generic[A]):
         if elsewhere:
             await self.download(elsewhere, sink, refusal=refusal, redirects=redirects - 1)
 
+    async def stream(self, url: str, *, quiet: float) -> AsyncGenerator[bytes, None]:
+        """The pieces of an answer that goes on and on, an empty one first; an `Unreachable` when it ends, or
+        after so many seconds without a piece."""
+        limit = aiohttp.ClientTimeout(total=None, sock_connect=self.answer_seconds, sock_read=quiet)
+        why = "it ended"
+        try:
+            async with self.session.get(
+                url, timeout=limit, proxy=self.proxy, allow_redirects=False
+            ) as response:
+                if response.status != 200:
+                    raise Unreachable(f"{self.service} gives nothing to read (HTTP {response.status})")
+                yield b""
+                async for piece in response.content.iter_any():
+                    yield piece
+        except self._broken as error:
+            why = trouble_told(error)
+        raise Unreachable(f"{self.service} stopped talking ({why})", offline=True)
+
     async def connect(
-        self, url: str, *, heartbeat: float | None = None, most_bytes: int = 16 * 1024 * 1024
+        self,
+        url: str,
+        *,
+        heartbeat: float | None = None,
+        shows_pongs: bool = False,
+        most_bytes: int = 16 * 1024 * 1024,
     ) -> aiohttp.ClientWebSocketResponse:
-        """A WebSocket; with a heartbeat a dead one is noticed."""
+        """A WebSocket; with a heartbeat a dead one is noticed. `shows_pongs`: who reads sees the answers to
+        pings, and has to answer those of the other side."""
         try:
             async with asyncio.timeout(self.answer_seconds):
                 return await self.session.ws_connect(
                     url,
                     heartbeat=heartbeat,
+                    autoping=not shows_pongs,
                     proxy=self.proxy,
                     timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
                     max_msg_size=most_bytes,

@@ -8,7 +8,7 @@ import contextlib
 import errno
 import hmac
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -34,21 +34,28 @@ async def listening(
     variables: str,
     usual_port: str,
     most_bytes: int = 4 * 1024 * 1024,
+    methods: Sequence[str] = ("POST",),
+    also: Sequence[tuple[str, str, Answer]] = (),
 ) -> AsyncIterator[None]:
-    """Answer POST requests at the path of the URL. The settings that say where to listen begin with
-    `variables` (`…_HOST`, `…_PORT`)."""
+    """Answer such requests at the path of the URL, and `also` others elsewhere. The settings that say where
+    to listen begin with `variables` (`…_HOST`, `…_PORT`)."""
     platform = variables.partition("_")[0].lower()
     log = logging.getLogger(f"hermes.{platform}")
 
-    async def called(request: web.Request) -> web.Response:
-        try:
-            return await answer(request)
-        except HermesError as error:
-            log.warning("%s.not_stored why=%s", platform, error)
-            return web.Response(status=503)
+    def guarded(answer: Answer) -> Answer:
+        async def called(request: web.Request) -> web.Response:
+            try:
+                return await answer(request)
+            except HermesError as error:
+                log.warning("%s.not_stored why=%s", platform, error)
+                return web.Response(status=503)
+
+        return called
 
     app = web.Application(client_max_size=most_bytes)
-    app.router.add_post(urlsplit(url).path or "/", called)
+    path = urlsplit(url).path or "/"
+    for method, place, handle in [*((method, path, answer) for method in methods), *also]:
+        app.router.add_route(method, place, guarded(handle))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
     await runner.setup()
     try:

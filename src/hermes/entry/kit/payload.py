@@ -7,12 +7,12 @@ import functools
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar
 
 from hermes.domain.message import Attachment, Inbound, MediaKind
-from hermes.domain.text import storable
+from hermes.domain.text import one_line, storable
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -91,6 +91,11 @@ def name_of(value: Any) -> str | None:
     return storable(as_text(value)) or None
 
 
+def flat(value: Any, most: int = 80) -> str:
+    """A text for a note of ours in brackets: on one line, without what would end the note."""
+    return one_line(as_text(value), most).replace("[", "(").replace("]", ")")
+
+
 def shaped(value: Any, shape: re.Pattern[str]) -> str:
     """A text, such as an id, all of which fits the shape."""
     if not isinstance(value, str) or not shape.fullmatch(value):
@@ -100,6 +105,22 @@ def shaped(value: Any, shape: re.Pattern[str]) -> str:
 
 def attachment(ref: str, kind: MediaKind, name: Any, mime: Any, size: Any) -> Attachment:
     return Attachment(kind=kind, ref=ref, name=name_of(name), mime=name_of(mime), size=as_size(size))
+
+
+def attachments(
+    read: Callable[[V], Attachment | None], files: Iterable[V]
+) -> tuple[tuple[Attachment, ...], str]:
+    """The files of a message that can be read, and a note about those that cannot: its words still count."""
+    readable, unread = [], 0
+    for file in files:
+        try:
+            one = read(file)
+        except MALFORMED:
+            unread += 1
+            continue
+        if one is not None:
+            readable.append(one)
+    return tuple(readable), "[a file came that cannot be read]" if unread else ""
 
 
 def integer(value: Any) -> int:

@@ -15,7 +15,7 @@ from hermes.domain.address import LOCAL_DOOR
 from hermes.domain.command_line import CallerReply
 from hermes.domain.errors import Unreachable
 from hermes.domain.event import Asked, FeedItem, Record, Verdict
-from hermes.domain.ids import QuestionId, SessionId, TurnId
+from hermes.domain.ids import MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.session import Session
 from hermes.domain.turn import AnswerResult, Turn
 from hermes.stream.fold.questions import for_people
@@ -75,10 +75,11 @@ def new_words_key() -> str:
 
 class TerminalState(Struct, frozen=True, kw_only=True):
     """What a terminal says of itself with every request, for the gateway keeps nothing of it in between: the
-    session that it is in, the model and the `folder` of one that it begins, whether that is to ignore SOUL.md
-    and the project's files, the only toolsets that its turns may use (none named: all), and the
-    skills that it begins with."""
+    agent that it speaks with (none: the one that routes and the default give it), the session that it is in,
+    the model and the `folder` of one that it begins, whether that is to ignore SOUL.md and the project's
+    files, the only toolsets that its turns may use (none named: all), and the skills that it begins with."""
 
+    agent: AgentId | None = None
     session: SessionId | None = None
     model: str | None = None
     folder: str | None = None
@@ -114,15 +115,41 @@ class UnfinishedSession(Struct, frozen=True, kw_only=True):
 
 class ResumedSession(Struct, frozen=True, kw_only=True):
     """What there is for somebody who comes in: an earlier session with its last exchanges, its unfinished
-    turns and which of their questions are settled, or nothing; what else is unfinished; and the names of the
-    commands that their agent has."""
+    turns and which of their questions are settled, or nothing; what else is unfinished; and their agent, with
+    its model and the names of its commands."""
 
+    agent: AgentId = MAIN_AGENT
+    model: str = ""
     session: Session | None = None
     recent: tuple[Exchange, ...] = ()
     turns: tuple[Turn, ...] = ()
     settled: frozenset[QuestionId] = frozenset()
     elsewhere: tuple[UnfinishedSession, ...] = ()
     commands: tuple[str, ...] = ()
+
+
+class ChatOption(Struct, frozen=True, kw_only=True):
+    """Something to choose: what is written, and what it is. `usage` are the arguments of a command."""
+
+    name: str
+    about: str = ""
+    usage: str = ""
+
+
+class ChatMenu(Struct, frozen=True, kw_only=True):
+    """What may be completed and picked in a chat, and who answers in it: the agent, the model with its window
+    (0: not known), the sandbox of its commands (empty while it is looked for), and whether nothing is asked
+    first (`yolo`)."""
+
+    commands: tuple[ChatOption, ...] = ()
+    models: tuple[str, ...] = ()
+    skills: tuple[ChatOption, ...] = ()
+    sessions: tuple[ChatOption, ...] = ()
+    model: str = ""
+    window: int = 0
+    sandbox: str = ""
+    agent: str = ""
+    yolo: bool = False
 
 
 class Visit(ResumedSession, frozen=True, kw_only=True):
@@ -135,6 +162,9 @@ class Visit(ResumedSession, frozen=True, kw_only=True):
     passwords: PasswordLine | None = None
     progress: Callable[[], AsyncGenerator[str]] | None = None
     """How it stands with the command that is being run."""
+    menu: Callable[[], Awaitable[ChatMenu]] | None = None
+    delete: Callable[[str], Awaitable[None]] | None = None
+    """Deletes a session."""
 
     def asks(self, record: Record) -> TypeGuard[Asked]:
         """Whether somebody here is to answer this."""

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import msgspec
+
 from hermes.domain.event import (
     Answered,
     Asked,
@@ -17,8 +19,12 @@ from hermes.domain.event import (
     FeedItem,
     Finished,
     ModelSaid,
+    Notice,
+    Record,
     Stopped,
     ToolFinished,
+    calls_in,
+    usage_of,
 )
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
@@ -44,9 +50,23 @@ class OneShot:
     verbose: bool = False
     ask: Ask | None = None
     _turn: Turn | None = field(init=False, default=None)
+    _records: list[Record] = field(init=False, default_factory=list)
     _interrupts: int = field(init=False, default=0)
     _stopping: asyncio.Task[None] | None = field(init=False, default=None)
     _talking: asyncio.Task[int] | None = field(init=False, default=None)
+
+    @property
+    def session(self) -> str:
+        """Where it was said; empty if nothing was."""
+        return self._turn.session if self._turn is not None else ""
+
+    @property
+    def usage(self) -> dict[str, object]:
+        """What the answer took so far."""
+        models = [seen.model for seen in self._records if isinstance(seen, ModelSaid) and seen.model]
+        facts = msgspec.to_builtins(usage_of(self._records))
+        calls = len(calls_in(self._records))
+        return {"session_id": self.session, "model": models[-1] if models else "", "calls": calls, **facts}
 
     def interrupt(self) -> None:
         """Stop the turn; once more, do not wait for it either."""
@@ -130,6 +150,7 @@ class OneShot:
             if self.verbose and not (look.terminal and not self.final_only):
                 self._tell_tools(seen)
             record = seen.record if isinstance(seen, Entry) else None
+            self._records += [record] if record is not None else []
             if record is not None and self.visit.asks(record):
                 await self._answer(record)
             elif isinstance(record, Finished | Failed | Stopped):
@@ -140,6 +161,9 @@ class OneShot:
     def _show(self, console: Console | QuietConsole, seen: FeedItem) -> None:
         """Questions and bad ends are told on stderr, so they are not shown here."""
         if isinstance(seen, Entry) and isinstance(seen.record, Asked | Answered):
+            return
+        if isinstance(seen, Notice) and (self.final_only or not self.screen.look.terminal):
+            self.tell(one_line(seen.text, 1000))
             return
         if isinstance(seen, Entry) and isinstance(seen.record, Failed | Stopped):
             self.screen.end_line()

@@ -23,6 +23,7 @@ from hermes.domain.sse import SseEvent, SseParser
 from hermes.domain.turn import AnswerResult, Turn
 from hermes.domain.word import replace
 from hermes.entry.terminal.door import (
+    ChatMenu,
     GatewayGone,
     Presence,
     ResumedSession,
@@ -231,11 +232,20 @@ class RemoteDoor:
     async def command(self, text: str) -> CallerReply:
         said = {"terminal": self._terminal, "text": text, "key": self._key}
         replied = await self._line.ask("/control/command", said, CallerReply, _COMMAND_SECONDS)
-        self._be_in(replied.session)
+        if replied.agent is None:
+            self._be_in(replied.session)
+        else:  # the next words begin a conversation with that one
+            self._terminal = replace(self._terminal, agent=replied.agent, session=None, model=None)
         return replied
 
     async def look_back(self, session: SessionId) -> ResumedSession:
         return await self._line.ask("/control/recent", {"session": session}, ResumedSession)
+
+    async def menu(self) -> ChatMenu:
+        return await self._line.ask("/control/menu", {"terminal": self._terminal}, ChatMenu)
+
+    async def delete(self, session: str) -> None:
+        await self._line.ask("/control/delete", {"session": session}, bool)
 
     async def progress(self) -> AsyncGenerator[str]:
         """How it stands with the command that is being run."""
@@ -319,9 +329,12 @@ async def enter_remote(line: GatewayConnection, wish: SessionChoice, *, steady: 
     """Come in to the gateway at the other end of a line."""
     resumed = await line.ask("/control/enter", {"wish": wish}, ResumedSession)
     session = None if resumed.session is None else resumed.session.id
-    door = RemoteDoor(line, replace(wish.terminal, session=session), steady=steady)
+    terminal = replace(wish.terminal, agent=resumed.agent, session=session)
+    door = RemoteDoor(line, terminal, steady=steady)
     return Visit(
         door=door,
+        agent=resumed.agent,
+        model=resumed.model,
         session=resumed.session,
         recent=resumed.recent,
         turns=resumed.turns,
@@ -332,6 +345,8 @@ async def enter_remote(line: GatewayConnection, wish: SessionChoice, *, steady: 
         look_back=door.look_back,
         passwords=RemotePasswords(line),
         progress=door.progress,
+        menu=door.menu,
+        delete=door.delete,
     )
 
 

@@ -1,24 +1,17 @@
 """A terminal as a place to write on: what turns say as it comes, and under it the row that is being written.
 
-Its life: whatever is to be shown is put together here at once, and one task writes it, never more than the
-terminal takes without waiting, so that a terminal that stands still (Ctrl-S) holds up nobody else. While a
-person writes, what a turn says is held back, and follows when the row is sent or empty again."""
+While a person writes, what a turn says is held back, and follows when the row is sent or empty again."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-import select
 import textwrap
 
 from msgspec import Struct
 
-from hermes.domain.text import PLAINLY, showable, width
-from hermes.entry.terminal.keyboard import own_terminal
+from hermes.domain.text import showable, width
+from hermes.entry.terminal.output import TerminalOutput
 
-_PIECE = 4_096
-_HIGH_WATER = 65_536
-_FULL_SECONDS = 0.02
 _ECHO_LINES, _ECHO_CHARS = 12, 2_000
 _CLEAR_ROW, _CLEAR_ALL = "\r\x1b[K", "\x1b[H\x1b[2J\x1b[3J"
 _DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
@@ -41,10 +34,8 @@ class Screen:
     def __init__(self, descriptor: int, look: ScreenStyle) -> None:
         self.look = look
         self._descriptor = descriptor
-        self._waiting = bytearray()
-        self._changed = asyncio.Event()
-        self._written = asyncio.Event()
-        self._written.set()
+        self._output = TerminalOutput(descriptor, look.encoding)
+        self.live, self.drained = self._output.live, self._output.drained
         self._held: list[str] = []
         self._row: tuple[str, str, int] | None = None
         self._at_start = True
@@ -127,7 +118,7 @@ class Screen:
         if row is not None:
             self._wipe_row()
             if line is not None and self.look.rich:
-                self._write(row[0] + _echo(line) + "\n")
+                self._write(row[0] + echo(line) + "\n")
             self._at_start = self._at_start or line is not None
         self._broken_in = row is not None
         self.release()
@@ -158,50 +149,17 @@ class Screen:
     # --- writing ---
 
     def _write(self, text: str) -> None:
-        if not text:
-            return
-        self._at_start = text[-1] == "\n"
-        self._waiting += text.encode(self.look.encoding, PLAINLY)
-        self._changed.set()
-        self._written.clear()
+        if text:
+            self._at_start = text[-1] == "\n"
+            self._output.write(text)
 
     def control(self, text: str) -> None:
         """A sequence for the terminal that leaves no mark."""
         if self.look.rich:
-            at_start = self._at_start
-            self._write(text)
-            self._at_start = at_start
-
-    async def live(self) -> None:
-        """Write what waits, until cancelled. A terminal that is gone is an `OSError`."""
-        with own_terminal(self._descriptor, os.O_WRONLY | os.O_NONBLOCK) as own:
-            while True:
-                await self._changed.wait()
-                while self._waiting:
-                    written = _write_some(own, bytes(self._waiting[:_PIECE]))
-                    del self._waiting[:written]
-                    if not written:
-                        await asyncio.sleep(_FULL_SECONDS)
-                self._changed.clear()
-                self._written.set()
-
-    async def drained(self, most: int = _HIGH_WATER) -> None:
-        """Wait while more than so many bytes are not yet written."""
-        while len(self._waiting) > most:
-            await self._written.wait()
+            self._output.write(text)
 
 
-def _write_some(descriptor: int, data: bytes) -> int:
-    """As much as can be written without waiting; a pipe that is ready takes a piece whole."""
-    if not select.select([], [descriptor], [], 0)[1]:
-        return 0
-    try:
-        return os.write(descriptor, data)
-    except BlockingIOError:
-        return 0
-
-
-def _echo(line: str) -> str:
+def echo(line: str) -> str:
     """What was said as it stays on the screen: whole if it is short."""
     lines = line.splitlines()
     if len(lines) <= _ECHO_LINES and len(line) <= _ECHO_CHARS:

@@ -19,8 +19,9 @@ from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.command_line import CallerReply
 from hermes.domain.errors import UserError
 from hermes.domain.event import FeedItem, ModelSaid, UserSaid, Verdict
-from hermes.domain.ids import MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
+from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
+from hermes.domain.session import Session, SessionFilter, owner_of
 from hermes.domain.skill import pick_skill
 from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
@@ -29,6 +30,8 @@ from hermes.domain.word import replace
 from hermes.entry.terminal.door import (
     LOCAL,
     PLATFORM,
+    ChatMenu,
+    ChatOption,
     Exchange,
     ResumedSession,
     SessionChoice,
@@ -42,6 +45,8 @@ _UNSEEN = "unseen"
 _UNSEEN_KEPT = timedelta(days=1)
 _LOOKED_BACK = 200
 _EXCHANGES = 2
+_PICKED = 200
+"""Sessions that one may pick from."""
 
 
 def local_caller(agent: AgentId = MAIN_AGENT, folder: str | None = None) -> Caller:
@@ -54,13 +59,15 @@ def local_caller(agent: AgentId = MAIN_AGENT, folder: str | None = None) -> Call
 
 
 def terminal_caller(terminal: TerminalState) -> Caller:
-    caller = local_caller(folder=terminal.folder)
+    caller = local_caller(terminal.agent or MAIN_AGENT, terminal.folder)
     return replace(caller, source=replace(caller.source, ignore_rules=terminal.ignore_rules))
 
 
 async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: SessionChoice) -> ResumedSession:
     """Find what somebody wants to go on with. What another terminal is just watching is left to it."""
-    agent, wanted = caller.agent, wish.named
+    wanted = wish.named
+    caller = await _addressed(gateway, caller, wish)
+    agent = caller.agent
     await _check_toolsets(gateway, agent, wish.terminal.toolsets)
     await _check_skills(gateway, agent, wish.terminal.skills)
     if wanted is None and wish.latest:
@@ -70,9 +77,10 @@ async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: Session
     joined, elsewhere = await _missed(gateway, caller) if wanted is None and wish.attach else ([], ())
     if joined:
         wanted = joined[0].session
-    commands = await gateway.command_names(caller)
+    commands = tuple(slash.name for slash in await gateway.commands(caller))
+    model = (await gateway.agents.get(agent)).model
     if wanted is None:
-        return ResumedSession(commands=commands, elsewhere=elsewhere)
+        return ResumedSession(agent=agent, model=model, commands=commands, elsewhere=elsewhere)
     session = await gateway.enter(caller, wanted, wish.terminal.model)
     turns = await gateway.read(agent, lambda tx: tx.turns.open_of(session.id))
     # What has ended since it was found is shown all the same.
@@ -81,6 +89,8 @@ async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: Session
     shown = {turn.absorbed_by or turn.id for turn in turns}
     recent = await gateway.read(agent, lambda tx: last_exchanges(tx, session.id, shown))
     return ResumedSession(
+        agent=agent,
+        model=model,
         session=session,
         recent=recent,
         turns=tuple(turns),
@@ -88,6 +98,19 @@ async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: Session
         elsewhere=elsewhere,
         commands=commands,
     )
+
+
+async def _addressed(gateway: Gateway, caller: Caller, wish: SessionChoice) -> Caller:
+    """With the agent that they mean: the one they name, the one whose session they name, or the one that
+    routes and the default give them."""
+    agent, wanted = wish.terminal.agent, (wish.named or "").strip()
+    if agent is None and wanted:
+        found = await gateway.read(EVERY_AGENT, lambda tx: tx.sessions.find(wanted))
+        agent = found[0].agent if len(found) == 1 and gateway.hosts(found[0].agent) else None
+    if agent is None:
+        agent = await gateway.route(caller.source)
+    gateway.check_speaks(agent)
+    return replace(caller, agent=agent)
 
 
 async def _missed(gateway: Gateway, caller: Caller) -> tuple[list[Turn], tuple[UnfinishedSession, ...]]:
@@ -127,13 +150,51 @@ async def note_seen(gateway: Gateway, agent: AgentId, turn: TurnId) -> None:
     await gateway.write(agent, lambda tx: tx.requests.remove(id_for(_PREFIX, turn)))
 
 
-async def look_back(gateway: Gateway, caller: Caller, session: SessionId) -> ResumedSession:
+async def chat_menu(gateway: Gateway, caller: Caller, named: SessionId | None) -> ChatMenu:
+    """What somebody may choose from in a session, or in one that has not begun."""
+    agent, directory = caller.agent, gateway.info().directory
+    commands = await gateway.commands(caller)
+    skills = (await gateway.agents.get(agent)).skills
+    here, sessions = await gateway.read(agent, lambda tx: _sessions_of(tx, caller, named))
+    model = None if here is None else here.model
+    option = None if directory is None else directory.describe(agent, model or "")
+    return ChatMenu(
+        commands=tuple(ChatOption(name=each.name, about=each.summary, usage=each.usage) for each in commands),
+        models=() if directory is None else tuple(directory.names(agent)),
+        skills=tuple(
+            ChatOption(name=each.name, about=one_line(each.description, 80))
+            for each in (() if skills is None else skills.all())
+        ),
+        sessions=sessions,
+        model="" if option is None else option.name,
+        window=0 if option is None else option.facts.window or 0,
+        agent=agent,
+        yolo=here is not None and here.yolo,
+    )
+
+
+def _sessions_of(
+    tx: Tx, caller: Caller, named: SessionId | None
+) -> tuple[Session | None, tuple[ChatOption, ...]]:
+    owner = owner_of(caller.source)
+    entries = []
+    for session in tx.sessions.find("", _PICKED, SessionFilter(children=False, batched=False)):
+        if session.owner == owner and session.id != named:
+            first = tx.journal.read(session.id, most=1)
+            said = [entry.record.text for entry in first if isinstance(entry.record, UserSaid)]
+            at = session.updated_at.astimezone().strftime("%Y-%m-%d %H:%M")
+            words = session.title or one_line(said[0] if said else "", 60)
+            entries.append(ChatOption(name=session.id, about=words, usage=at))
+    return None if named is None else tx.sessions.get(named), tuple(entries)
+
+
+async def look_back(gateway: Gateway, session: SessionId) -> ResumedSession:
     """A session as somebody finds it who has just come into it."""
 
     def read(tx: Tx) -> ResumedSession:
         return ResumedSession(session=tx.sessions.get(session), recent=last_exchanges(tx, session, set()))
 
-    return await gateway.read(caller.agent, read)
+    return await gateway.read(EVERY_AGENT, read)
 
 
 def last_exchanges(tx: Tx, session: SessionId, without: set[TurnId]) -> tuple[Exchange, ...]:
@@ -152,12 +213,8 @@ def last_exchanges(tx: Tx, session: SessionId, without: set[TurnId]) -> tuple[Ex
 
 async def _check_toolsets(gateway: Gateway, agent: AgentId, wanted: tuple[str, ...]) -> None:
     """What is asked for and not there is refused, never left out."""
-    tools = (await gateway.agents.get(agent)).toolbox.all.values() if wanted else ()
-    toolsets = {tool.toolset for tool in tools}
-    unknown = [name for name in wanted if name not in toolsets | {tool.name for tool in tools}]
-    if unknown:
-        there = ", ".join(sorted(toolsets))
-        raise UserError(f"There is no toolset “{one_line(unknown[0], 40)}”.", hint=f"There are: {there}.")
+    if wanted:
+        (await gateway.agents.get(agent)).toolbox.check_names(wanted)
 
 
 async def _check_skills(gateway: Gateway, agent: AgentId, wanted: tuple[str, ...]) -> None:
@@ -212,6 +269,8 @@ class ServedDoor:
             self._be_in((await self._gateway.enter(self._caller, None, self._terminal.model)).id)
         caller = replace(self._caller, session=self._terminal.session)
         replied = await self._gateway.command(caller, text, key)
+        if replied.agent is not None:
+            self._gateway.check_speaks(replied.agent)
         self._be_in(replied.session)
         return replied
 

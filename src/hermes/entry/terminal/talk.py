@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -23,21 +23,20 @@ from hermes.domain.event import (
     Asked,
     Entry,
     Failed,
+    FeedItem,
     Finished,
     QuestionKind,
     Record,
     Stopped,
     Verdict,
 )
-from hermes.domain.ids import QuestionId, SessionId
+from hermes.domain.ids import QuestionId, SessionId, TurnId
+from hermes.domain.manner import Manner
 from hermes.domain.session import Session
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.entry.terminal.door import Door, Exchange, GatewayGone, Presence, Visit, new_words_key
 from hermes.stream.fold.questions import choices, read_word
-
-if TYPE_CHECKING:
-    from hermes.entry.terminal.view_plain import PlainView
 
 OK, FAILED, GONE, INTERRUPTED = 0, 1, 129, 130
 OWN_COMMANDS = {
@@ -74,8 +73,43 @@ class ChatPlan(Struct, frozen=True, kw_only=True):
     spell: Callable[[str], str] = str
 
 
+class ChatOutput(Protocol):
+    """What a conversation is shown on."""
+
+    def line(self, text: str, *, aside: bool = False) -> None:
+        """Print a line of ours, which may be `aside`: no answer to anybody."""
+
+    def answer(self, text: str) -> None:
+        """Print what the agent answered earlier."""
+
+    async def show(self, item: FeedItem, *, begins: bool) -> None:
+        """More of a turn that is watched; `begins` with its first item."""
+
+    async def make_room(self) -> None:
+        """A question comes: show everything before it, and put aside what is being written."""
+
+    async def ask_hidden(self, text: str) -> str:
+        """What somebody types without its being shown; empty if they would rather not."""
+
+
+class ChatView(ChatOutput, Protocol):
+    """A person is in front of it."""
+
+    @property
+    def own_commands(self) -> Mapping[str, str]:
+        """What it can do itself, by name."""
+
+    def adopt(self, manner: Manner | None) -> None:
+        """Show from the next turn on what the session is asked to show."""
+
+    def refresh(self) -> None:
+        """A question was opened or closed, or nothing runs any more."""
+
+    def leave(self, code: int) -> None: ...
+
+
 class TerminalConversation:
-    def __init__(self, visit: Visit, view: PlainView, plan: ChatPlan) -> None:
+    def __init__(self, visit: Visit, view: ChatView, plan: ChatPlan) -> None:
         self._visit = visit
         self._view = view
         self._plan = plan
@@ -85,6 +119,7 @@ class TerminalConversation:
         self._shown: tuple[SessionId | None, int] = (None, 0)
         """The last record on the screen, by its number in its session; the next words may be for another."""
         self._asked: dict[QuestionId, Asked] = {}
+        self._stopped: TurnId | None = None
         self._ended: Record | None = None
         self._kept: deque[UnsentMessage] = deque()
         self.sending: asyncio.Task[None] | None = None
@@ -102,6 +137,11 @@ class TerminalConversation:
     @property
     def is_idle(self) -> bool:
         return not self._turns
+
+    @property
+    def waiting(self) -> int:
+        """Turns behind the one that is shown."""
+        return max(len(self._turns) - 1, 0)
 
     def hear(self, presence: Presence, words: str) -> None:
         """The gateway went away, came back, or is waited for no longer."""
@@ -141,7 +181,11 @@ class TerminalConversation:
         for words in self._kept:
             outcome = "It is not known whether this was heard" if words.unsure else "Not sent"
             yield f"{outcome}: “{one_line(words.text, 200)}”"
-        if self._turns:
+        if self._turns and self._turns[0].id == self._stopped:
+            yield "The answer was stopped."
+            if self.waiting:
+                yield "The gateway goes on with what waits."
+        elif self._turns:
             yield "The answer is not finished; the gateway goes on with it."
         if self._session is not None and not self._plan.once:
             yield self._plan.spell(f"To come back: hermes --resume {self._session}")
@@ -201,7 +245,7 @@ class TerminalConversation:
             await asyncio.wait((hearing,))
         text = reply.text
         if name in ("help", "commands") and not args:
-            text += "".join(f"\n- /{own}: {summary}" for own, summary in OWN_COMMANDS.items())
+            text += "".join(f"\n- /{own}: {summary}" for own, summary in self._view.own_commands.items())
         if text:
             # A conversation that went elsewhere says how to bring it back.
             self._view.line(self._plan.spell(text) if reply.over else text)
@@ -209,6 +253,8 @@ class TerminalConversation:
         before, self._session = self._session, reply.session
         if reply.turn is not None:
             self.follow(reply.turn)
+        if reply.agent is not None:
+            self._session = None
         if reply.over:
             self._session = None  # it has said itself how to come back
             raise ChatEnded(OK)
@@ -233,7 +279,7 @@ class TerminalConversation:
         for exchange in recent:
             self._view.line(f"› {one_line(exchange.question, 200)}", aside=True)
             if exchange.answer:
-                self._view.line(shorten_text(exchange.answer))
+                self._view.answer(shorten_text(exchange.answer))
 
     async def _answer(self, asked: Asked, line: str) -> None:
         answer = read_answer(asked, line)
@@ -250,10 +296,17 @@ class TerminalConversation:
         else:
             self._view.line(f"“{one_line(line, 40)}” is no answer. {how_to_answer(asked)}")
 
-    async def stop_turns(self) -> None:
+    async def stop_turn(self) -> None:
+        """Stop what runs; what waits behind it is next."""
+        if not self._turns:
+            return  # it ended just now
         try:
-            for turn in list(self._turns):
-                await self._door.stop(turn.id)
+            running, *waiting = self._turns
+            if await self._door.stop(running.id):
+                self._stopped = running.id
+                if waiting:
+                    words = f"“{one_line(waiting[0].input.text, 60)}”"
+                    self._view.line(f"Stopped. {words} is next; /stop drops what waits.", aside=True)
         except HermesError as error:
             self._view.line(f"✗ {error}")
 

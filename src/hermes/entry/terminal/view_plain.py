@@ -57,6 +57,8 @@ def _is_gone(error: BaseException | None) -> bool:
 
 
 class PlainView:
+    own_commands = talk.OWN_COMMANDS
+
     def __init__(
         self, *, visit: Visit, screen: Screen, keys: int, history: LineHistory, plan: talk.ChatPlan
     ) -> None:
@@ -177,13 +179,16 @@ class PlainView:
             self._screen.note("Ctrl-C once more leaves.")
             self._draw_row()
         else:
-            await self._talk.stop_turns()
+            await self._talk.stop_turn()
 
     # --- what is shown ---
 
     def line(self, text: str, *, aside: bool = False) -> None:
         """Print a line of ours, which may be `aside`: no answer to anybody."""
         (self._screen.note if aside else self._screen.line)(text)
+
+    def answer(self, text: str) -> None:
+        self._screen.line(text)
 
     async def show(self, item: FeedItem, *, begins: bool) -> None:
         if begins:
@@ -264,7 +269,7 @@ class PlainView:
             return
         if press is NamedKey.ESCAPE:
             if self._talk.question is None and not self._talk.is_idle:
-                await self._talk.stop_turns()
+                await self._talk.stop_turn()
             return
         if press is NamedKey.REDRAW:
             if self._is_row_wanted():

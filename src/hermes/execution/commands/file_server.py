@@ -90,7 +90,10 @@ def _do(link: FrameLink, asked: dict[str, Any], data: Iterator[bytes]) -> dict[s
                 link.send((DATA, content[at : at + _PIECE]))
             return {}
         case "write":
-            work.write_file(path, lambda file: _fill(file, data), asked["follow"])
+            work.write_file(path, lambda file: _fill(file, data), asked["follow"], asked["mode"])
+            return {}
+        case "remove":
+            work.remove_file(path, asked["follow"])
             return {}
         case "stat":
             found = work.find_file(path)

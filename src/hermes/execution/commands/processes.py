@@ -11,12 +11,12 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from msgspec import Struct, field
 
 from hermes.domain.errors import UserError
-from hermes.domain.ports.world import AskPassword, ProcessView
+from hermes.domain.ports.world import AskPassword, HearCall, ProcessView
 from hermes.execution.commands import frames
 from hermes.execution.commands.transport import Connection
 
@@ -24,6 +24,8 @@ _MOST_RUNNING = 64
 _KEPT_SECONDS = 1800.0
 _ANSWER_SECONDS = 2.0
 _END_SECONDS = 3.0
+_MOST_CALLS = 64
+_LONGEST_CALL = 8 << 20
 
 
 class CommandEnd(Struct, frozen=True, kw_only=True):
@@ -52,6 +54,7 @@ class RunningCommand(Struct, kw_only=True):
     cwd: str
     connection: Connection
     password: AskPassword | None = None
+    hear: HearCall | None = None
     ended: Callable[[ProcessView], None] = lambda view: None
     started: float = field(default_factory=time.monotonic)
     code: int | None = None
@@ -92,12 +95,16 @@ class RunningCommand(Struct, kw_only=True):
         self, output: Callable[[bytes], None], asking: set[asyncio.Task[None]]
     ) -> CommandEnd | None:
         parts: dict[bytes, bytes] = {}
+        called = bytearray()
         while (frame := await self.connection.receive()) is not None:
             letter, payload = frame
             if letter == frames.LIVE_OUTPUT:
                 output(payload)
             elif letter == frames.ASKED:
                 asking.add(asyncio.create_task(self._ask(int(payload)), name=f"password for {self.id}"))
+            elif letter == frames.CALLED:
+                called += payload
+                self._take_calls(called, asking, over=not payload)
             elif letter == frames.POLL:
                 self.unread += parts.pop(frames.UNREAD, b"")
                 self.dropped = int(payload)
@@ -120,6 +127,35 @@ class RunningCommand(Struct, kw_only=True):
             else:
                 parts[letter] = payload
         return None
+
+    def _take_calls(self, called: bytearray, asking: set[asyncio.Task[None]], *, over: bool) -> None:
+        """Have whole lines answered. A program that floods, or that nobody can read, is ended."""
+        try:
+            if self.hear is not None:
+                self._hear_lines(called, self.hear, asking)
+        except ValueError:
+            self.hear = None
+            self.connection.send(frames.KILL, b"0")
+        if over:
+            self.hear = None
+            for task in asking:
+                task.cancel()
+            self.connection.send(frames.CLOSE_STDIN)
+
+    def _hear_lines(self, called: bytearray, hear: HearCall, asking: set[asyncio.Task[None]]) -> None:
+        end = called.rfind(b"\n") + 1
+        lines = bytes(called[:end]).split(b"\n")[:-1]
+        del called[:end]
+        asking -= {task for task in asking if task.done()}
+        for line in lines:
+            work = hear(b"" if len(asking) > _MOST_CALLS else line)
+            if work is not None:
+                asking.add(asyncio.create_task(self._answer(work), name=f"call of {self.id}"))
+        if len(called) > _LONGEST_CALL:
+            hear(b"")
+
+    async def _answer(self, work: Callable[[], Awaitable[bytes]]) -> None:
+        self.connection.send(frames.WRITE, await work() + b"\n")
 
     async def _ask(self, before: int) -> None:
         """Answer, whatever happens: sudo waits for it."""
@@ -157,6 +193,7 @@ class RunningCommand(Struct, kw_only=True):
     async def kill(self) -> None:
         """Kill everything the command started, and wait until it is gone. For whoever listens to it."""
         self.connection.send(frames.KILL, b"0")
+        self.connection.send(frames.CLOSE_STDIN)
         try:
             async with asyncio.timeout(_END_SECONDS):
                 while await self.connection.receive() is not None:

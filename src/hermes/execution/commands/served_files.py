@@ -50,11 +50,21 @@ class ServedFiles(PathsOfSessions):
         return bytes(content)
 
     async def write(
-        self, session: str, path: str, data: bytes | AsyncIterable[bytes], *, follow: bool = True
+        self,
+        session: str,
+        path: str,
+        data: bytes | AsyncIterable[bytes] | None,
+        *,
+        follow: bool = True,
+        mode: int = 0,
     ) -> None:
         full = await self.resolve(session, path)
+        if data is None:
+            await self._ask("remove", "removed", full, {"follow": follow})
+            return
         pieces = _cut(data) if isinstance(data, bytes) else data
-        await self._ask("write", "written", full, {"follow": follow}, bytearray(), 0, pieces)
+        words = {"follow": follow, "mode": mode}
+        await self._ask("write", "written", full, words, bytearray(), 0, pieces)
 
     async def stat(self, session: str, path: str) -> FileView | None:
         answer = await self._ask("stat", "looked at", await self.resolve(session, path))

@@ -109,14 +109,20 @@ class ShellCommands:
         parts = {letter: _encoded(text) for letter, text in request.items()}
         if command.password is not None:
             parts[frames.MAY_ASK] = b""
+        if command.hear is not None:
+            parts[frames.MAY_CALL] = b""
         parts[frames.RUN] = frames.pack_numbers(command.timeout, background)
+        connection = await self._connect(parts)
+        if command.hear is not None:
+            connection.send(frames.WRITE, command.given)
         return RunningCommand(
             id=id,
             session=command.session,
             text=command.text,
             cwd=cwd,
-            connection=await self._connect(parts),
+            connection=connection,
             password=command.password,
+            hear=command.hear,
         )
 
     def _variables(self, state: ShellState) -> str:

@@ -18,12 +18,14 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from hermes.domain.late_pattern import late_pattern
+
 _KEPT = 256
 _LARGEST = 256_000
 _QUOTED = r"""(?:"(?:[^"\\$`]|\\.)*"|\$'(?:[^'\\]|\\.)*')"""
 _POSIX = r"""(?:'[^']*'|"'+"|\\')+"""
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_STATEMENT = re.compile(
+_NAME = late_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_STATEMENT = late_pattern(
     rf"(?:declare -[A-Za-z]+|export) (?:(?P<plain>[A-Za-z_]\w*(?:=(?:{_QUOTED}|{_POSIX}))?)"
     rf"|[A-Za-z_]\w*=\((?:\[(?:[^]\"$`\\]|{_QUOTED})*\]={_QUOTED} ?)*\))\n",
     re.DOTALL,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
+_CALLS_FD = 247
 _STDIN_FD = 248
 _GO_FD = 249
 _SCRIPT_FD = 250
@@ -33,6 +34,8 @@ _LIVE_BYTES = 4000
 """With its header within what a pipe takes whole once it takes anything, so that nobody waits."""
 _LIVE_SECONDS = 0.05
 _STDIN_BYTES = 1 << 20
+_ANSWER_BYTES = 64 << 20
+_MOST_LAST_CALLS = 64
 _LINGER = 0.05
 _RING_SECONDS = 0.003
 _GRACE = 0.3
@@ -47,7 +50,7 @@ _READ = f"IFS= read -r -d '' -u {_SCRIPT_FD}"
 # A spare's shell has started and waits here: starting bash takes longer than most commands do.
 _BOOT = (
     f"read -r -u {_GO_FD} || exit 0; {_READ} HERMES_STATE; {_READ} HERMES_FOLDER; {_READ} HERMES_COMMAND; "
-    f'[ "$REPLY" = piped ] && exec <&{_STDIN_FD}; '
+    f'[ "$REPLY" = plain ] || exec <&{_STDIN_FD}; [ "$REPLY" = calling ] || exec {_CALLS_FD}>&-; '
     f"exec {_STDIN_FD}<&- {_GO_FD}<&- {_SCRIPT_FD}<&-; unset REPLY; "
     'eval "$HERMES_STATE" 2>/dev/null; HERMES_STATE=${OLDPWD-}; builtin cd -- "$HERMES_FOLDER"; '
     '[ -n "$HERMES_STATE" ] && OLDPWD=$HERMES_STATE; unset HERMES_STATE HERMES_FOLDER; '
@@ -131,6 +134,8 @@ class CommandSupervisor:
         self._output = OutputCapture(os.fsdecode(request[frames.KEEP]))
         self._live = not background
         self._live_sent_at = 0.0
+        self._calls = frames.MAY_CALL in request
+        self._calls_over = self._answers_over = False
         self._stdin_data = bytearray()
         self._stdin_ends = False
         self._timed_out = False
@@ -151,10 +156,10 @@ class CommandSupervisor:
         script = b"".join(part + b"\0" for part in (state, folder, request[frames.COMMAND]))
         os.pwrite(self._script_fd, script, 0)
         self._send((frames.ACCEPTED, b""))
-        os.write(self._go_fd, b"plain\n" if self._live else b"piped\n")
-        if self._live:
+        os.write(self._go_fd, b"calling\n" if self._calls else b"plain\n" if self._live else b"piped\n")
+        if self._live and not self._calls:
             self._close_stdin()
-        for fd in (self._go_fd, self._script_fd):
+        for fd in (self._go_fd, self._script_fd, *(() if self._calls else (self._calls_fd,))):
             os.close(fd)
 
     def live(self, ring: Callable[[], object]) -> None:
@@ -164,6 +169,8 @@ class CommandSupervisor:
         poll.register(self._link.reading, select.POLLIN)
         poll.register(self._deaths, select.POLLIN)
         poll.register(self._output_fd, select.POLLIN)
+        if self._calls:
+            poll.register(self._calls_fd, select.POLLIN)
         door = -1 if self._door is None else self._door.fileno()
         if self._door is not None:
             poll.register(door, select.POLLIN)
@@ -174,6 +181,8 @@ class CommandSupervisor:
             ready = {fd for fd, _ in poll.poll(self._patience() if rung else _RING_SECONDS * 1000)}
             if self._output_fd in ready and not self._drain(1):
                 poll.unregister(self._output_fd)
+            if self._calls and self._calls_fd in ready and self._pass_calls() < 0:
+                poll.unregister(self._calls_fd)
             if self._door is not None and door in ready and self._door.greet():
                 self._send((frames.ASKED, frames.pack_numbers(self._door.asked - 1)))
             if self._deaths in ready:
@@ -202,6 +211,8 @@ class CommandSupervisor:
         self._state_fd = _scratch()
         self._output_fd, out = os.pipe()
         os.set_blocking(self._output_fd, False)
+        self._calls_fd, calls = os.pipe()
+        os.set_blocking(self._calls_fd, False)
         stdin, writer = os.pipe()
         os.set_blocking(writer, False)
         self._stdin_fd: int | None = writer
@@ -209,6 +220,7 @@ class CommandSupervisor:
         null = os.open(os.devnull, os.O_RDONLY)
         places = {0: null, 1: out, 2: out}
         places |= {_STDIN_FD: stdin, _GO_FD: go, _SCRIPT_FD: self._script_fd, _STATE_FD: self._state_fd}
+        places[_CALLS_FD] = calls
         os.umask(0o022)
         self._shell_pid = os.posix_spawn(
             self._shell_path,
@@ -218,7 +230,7 @@ class CommandSupervisor:
             setsid=True,
             setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD],
         )
-        for fd in (out, stdin, go, null):
+        for fd in (out, stdin, go, null, calls):
             os.close(fd)
 
     # --- watching ---
@@ -244,6 +256,26 @@ class CommandSupervisor:
                 return False
             self._output.add(data)
         return True
+
+    def _pass_calls(self) -> int:
+        """Tell the gateway what the command has called: so many bytes, -1 at their end."""
+        try:
+            data = os.read(self._calls_fd, _CHUNK)
+        except BlockingIOError:
+            return 0
+        if data:
+            self._send((frames.CALLED, data))
+        return len(data) or -1
+
+    def _still_answered(self) -> bool:
+        """Whether answers may still come. The gateway is told that nobody takes them any more."""
+        if self._calls and not self._calls_over:
+            self._calls_over = True
+            left = _MOST_LAST_CALLS
+            while left and self._pass_calls() > 0:
+                left -= 1
+            self._send((frames.CALLED, b""))
+        return self._calls and not self._answers_over
 
     def _reap(self) -> None:
         dead, left = reap(self._deaths)
@@ -290,11 +322,12 @@ class CommandSupervisor:
             dropped = frames.pack_numbers(self._output.dropped)
             self._send((frames.UNREAD, self._take_unread()), (frames.POLL, dropped))
         elif letter == frames.WRITE and self._stdin_fd is not None:
-            self._stdin_data += payload[: _STDIN_BYTES - len(self._stdin_data)]
+            most = _ANSWER_BYTES if self._calls else _STDIN_BYTES
+            self._stdin_data += payload[: most - len(self._stdin_data)]
         elif letter == frames.PASSWORD and self._door is not None:
             self._door.give(payload)
         elif letter == frames.CLOSE_STDIN:
-            self._stdin_ends = True
+            self._stdin_ends = self._answers_over = True
             if not self._stdin_data:
                 self._close_stdin()
 
@@ -335,6 +368,8 @@ class CommandSupervisor:
         if self._end_sent or code is None:
             return
         if not self._childless and time.monotonic() < self._linger_until:
+            return
+        if self._still_answered():
             return
         self._end_sent = True
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from hermes.domain.errors import HermesError, Unreachable
+from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.ports.world import Command, CommandResult, ProcessView, World
 from hermes.execution.commands.processes import ProcessTable
 from hermes.execution.commands.shell_commands import ShellCommands
@@ -24,6 +24,7 @@ _SURVEY_SECONDS = 30.0
 _HEALTH_SECONDS = 4.0
 _OUTPUT_FOLDER = ".cache/hermes/output"
 _OUTPUT_DAYS = 7
+_NO_PYTHON = "Install it there, choose another image, or use the other tools."
 
 
 class FarPlace(Protocol):
@@ -128,6 +129,7 @@ class FarBackend:
         return await self._commands.cwd(session)
 
     async def run(self, command: Command, output: Callable[[str], None]) -> CommandResult:
+        await self._check_hearing(command)
         try:
             return await self._commands.run(command, output)
         except Unreachable:
@@ -136,7 +138,12 @@ class FarBackend:
             raise
 
     async def start(self, command: Command, ended: Callable[[ProcessView], None]) -> ProcessView:
+        await self._check_hearing(command)
         return await self._commands.start(command, ended)
+
+    async def _check_hearing(self, command: Command) -> None:
+        if command.hear is not None and not (await self._survey()).python:
+            raise UserError("There is no Python 3.9 or later in the place of the commands.", hint=_NO_PYTHON)
 
     async def _server(self) -> Sequence[str]:
         return self._place.reach(server_argv(await self._survey(), alone=self._place.alone))

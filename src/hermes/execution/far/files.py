@@ -18,8 +18,9 @@ from msgspec import Struct
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import FileMatches, FileSearch, FileView
+from hermes.execution.files.ignoring import IGNORE_FILE, SKIPPED, IgnoreRules
 from hermes.execution.files.paths import PathsOfSessions
-from hermes.execution.files.search import IGNORE_FILE, LARGEST, SKIPPED, Gathering, IgnoreRules
+from hermes.execution.files.search import LARGEST, Gathering
 
 Query = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
 _PIECE = 1 << 20
@@ -27,7 +28,7 @@ _MOST_LISTED = 10_000
 _MOST_FOUND = 32 << 20
 _BATCH_BYTES = 8 << 20
 _BATCH_FILES = 400
-_NEW_MODE = "644"
+_NEW_MODE = 0o644
 _NONE, _FOLDER, _ODD, _LED, _WHY = 2, 3, 4, 5, 6
 """How a script says that there is no such file, that it is a folder or nothing regular, that its path leads
 elsewhere, or why else it cannot be done."""
@@ -54,7 +55,6 @@ r=$(readlink -f "$p"; echo .); r=${{r%??}}
 [ -n "$r" ] || {{ echo its link leads nowhere; exit {_WHY}; }}
 [ $follow = 1 ] || [ "$r" = "$p" ] || exit {_LED}
 [ -d "$r" ] && exit {_FOLDER}
-mode={_NEW_MODE}
 if [ -e "$r" ]; then
   [ -f "$r" ] || exit {_ODD}
   [ -w "$r" ] || {{ echo Permission denied; exit {_WHY}; }}
@@ -67,6 +67,13 @@ _COMMIT = """
 try chmod "$mode" "$t"
 dd if=/dev/null of="$t" conv=notrunc,fsync 2>/dev/null
 try mv -f "$t" "$r"
+"""
+_REMOVE = f"""
+[ -e "$p" ] || [ -L "$p" ] || exit {_NONE}
+[ -d "$p" ] && [ ! -L "$p" ] && exit {_FOLDER}
+r=$(readlink -f "${{p%/*}}/"; echo .); r=${{r%??}}
+[ $follow = 1 ] || [ "${{r%/}}" = "${{p%/*}}" ] || exit {_LED}
+m=$(rm -f "$p" 2>&1) || {{ printf %s "${{m##*: }}"; exit {_WHY}; }}
 """
 _STAT = f"""
 r=$(readlink -f "$p"; echo .); r=${{r%??}}
@@ -120,21 +127,29 @@ class FarFiles(PathsOfSessions):
         return bytes(data)
 
     async def write(
-        self, session: str, path: str, data: bytes | AsyncIterable[bytes], *, follow: bool = True
+        self,
+        session: str,
+        path: str,
+        data: bytes | AsyncIterable[bytes] | None,
+        *,
+        follow: bool = True,
+        mode: int = 0,
     ) -> None:
         full = await self.resolve(session, path)
-        if isinstance(data, bytes) and len(data) <= _PIECE:
-            await self._do("written", _BEGIN + _FILL + _COMMIT, full, data, follow=str(int(follow)))
+        if data is None:
+            await self._do("removed", _REMOVE, full, follow=str(int(follow)))
             return
-        begun = await self._do(
-            "written", f'{_BEGIN}printf "%s\\0" "$t" "$r" "$mode"', full, follow=str(int(follow))
-        )
-        t, r, mode = os.fsdecode(begun).split("\0")[:3]
+        given = {"follow": str(int(follow)), "mode": f"{mode or _NEW_MODE:o}"}
+        if isinstance(data, bytes) and len(data) <= _PIECE:
+            await self._do("written", _BEGIN + _FILL + _COMMIT, full, data, **given)
+            return
+        begun = await self._do("written", f'{_BEGIN}printf "%s\\0" "$t" "$r" "$mode"', full, b"", **given)
+        t, r, there = os.fsdecode(begun).split("\0")[:3]
         try:
             async for piece in _pieces(data):
                 await self._do("written", _FILL, full, piece, t=t)
             commit = _BEGIN[: _BEGIN.index("t=\n")] + _COMMIT
-            await self._do("written", commit, full, t=t, r=r, mode=mode)
+            await self._do("written", commit, full, t=t, r=r, mode=there)
         except BaseException:
             await self._query(f"rm -f {shlex.quote(t)}", b"")
             raise

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -16,27 +15,19 @@ from hermes.domain.errors import UserError
 from hermes.domain.pattern_size import why_too_large
 from hermes.domain.ports.world import FileMatches, FileSearch, Match
 from hermes.domain.text import one_line, plain_braces
+from hermes.execution.files.candidates import find_candidates
+from hermes.execution.files.ignoring import IGNORE_FILE, SKIPPED, IgnoreRules, read_ignored
 from hermes.execution.files.work import read_file
 
 if TYPE_CHECKING:
     import regex
 
-SKIPPED = frozenset(
-    {
-        ".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache",
-        ".pytest_cache", ".ruff_cache", ".cache", ".idea", "site-packages",
-    }
-)  # fmt: skip
 LARGEST = 4 << 20
 _LONGEST_LINE = 300
 _PER_FILE = 100
 _SECONDS = 15.0
 _FILE_SECONDS = 5.0
 """What an expression may take in one file; one that needs more may never end."""
-IGNORE_FILE = ".gitignore"
-_MOST_IGNORED = 65_536
-_MOST_RULES = 1000
-"""Of one `.gitignore`."""
 
 
 def search_tree(
@@ -45,7 +36,10 @@ def search_tree(
     """Matches under a folder (or in one file), in the order of the paths. Asked before each file, who
     searches may have given up meanwhile."""
     gathering = Gathering(root, search)
-    for path in [root] if os.path.isfile(root) else _walk(root, (), search, gathering.deadline):
+    deadline = gathering.deadline
+    candidates = None if search.names or os.path.isfile(root) else find_candidates(root, search, deadline)
+    walked = _walk(root, (), search, deadline) if candidates is None else candidates
+    for path in [root] if os.path.isfile(root) else walked:
         if not gathering.goes_on or is_given_up():
             break
         if gathering.wants(path):
@@ -178,43 +172,3 @@ def _walk(
             if search.names:
                 yield entry.path
             yield from _walk(entry.path, ignored, search, deadline)
-
-
-def read_ignored(folder: str) -> IgnoreRules:
-    try:
-        with open(os.path.join(folder, IGNORE_FILE), encoding="utf-8", errors="replace") as file:
-            return IgnoreRules(folder, file.read(_MOST_IGNORED))
-    except OSError:
-        return IgnoreRules(folder, "")
-
-
-class IgnoreRules:
-    """The first plain lines of one `.gitignore`; what begins with `!` is shown in any case."""
-
-    def __init__(self, folder: str, text: str) -> None:
-        self._folder = folder
-        self._rules: list[tuple[re.Pattern[str], bool, bool]] = []
-        for line in text[:_MOST_IGNORED].splitlines():
-            rule = line.strip()
-            if not rule or rule.startswith("#"):
-                continue
-            shown = rule.startswith("!")
-            body = rule.lstrip("!")
-            only_folders = body.endswith("/")
-            body = body.rstrip("/")
-            anchored = "/" in body
-            pattern = fnmatch.translate(body.lstrip("/").replace("**/", "*"))
-            whole = pattern if anchored else f"(?:.*/)?{pattern}"
-            self._rules.append((re.compile(whole), only_folders, shown))
-            if len(self._rules) >= _MOST_RULES:
-                return
-
-    def hides(self, path: str, is_folder: bool, deadline: float) -> bool:
-        name = path[len(self._folder) + 1 :]
-        hidden = False
-        for pattern, only_folders, shown in self._rules:
-            if time.monotonic() > deadline:
-                return True
-            if (is_folder or not only_folders) and pattern.match(name):
-                hidden = not shown
-        return hidden

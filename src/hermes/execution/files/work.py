@@ -52,13 +52,13 @@ def _opened(descriptor: int, path: str) -> str:
         return os.path.realpath(path)
 
 
-def write_file(path: str, fill: Callable[[BinaryIO], object], follow: bool = True) -> None:
+def write_file(path: str, fill: Callable[[BinaryIO], object], follow: bool = True, mode: int = 0) -> None:
     folder, name = os.path.split(os.path.realpath(path) if follow else path)
     os.makedirs(folder, exist_ok=True)
     place = _open_at(folder, follow, os.O_DIRECTORY)
     fresh = f".hermes-{os.urandom(8).hex()}"
     try:
-        mode = _mode_there(name, place)
+        mode = _mode_there(name, place, mode or _NEW_MODE)
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=place)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -74,12 +74,23 @@ def write_file(path: str, fill: Callable[[BinaryIO], object], follow: bool = Tru
         os.close(place)
 
 
-def _mode_there(name: str, place: int) -> int:
-    """That of the file which is replaced, or of a new one; raised is why it must not be replaced."""
+def remove_file(path: str, follow: bool = True) -> None:
+    folder, name = os.path.split(path)
+    place = _open_at(folder, follow, os.O_DIRECTORY)
+    try:
+        if stat.S_ISDIR(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
+            raise IsADirectoryError
+        os.unlink(name, dir_fd=place)
+    finally:
+        os.close(place)
+
+
+def _mode_there(name: str, place: int, fresh: int) -> int:
+    """That of the file which is replaced, `fresh` if there is none; raised is why it must not be replaced."""
     try:
         before = os.stat(name, dir_fd=place, follow_symlinks=False)
     except FileNotFoundError:
-        return _NEW_MODE
+        return fresh
     if stat.S_ISDIR(before.st_mode):
         raise IsADirectoryError
     if stat.S_ISLNK(before.st_mode):

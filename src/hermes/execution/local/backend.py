@@ -60,6 +60,7 @@ class LocalBackend:
             system=f"{platform.system()} {platform.release()} ({platform.machine()})",
             shell=_SHELL,
             host_files=True,
+            host_folder=str(workspace),
         )
         self._commands = ShellCommands(
             transport,

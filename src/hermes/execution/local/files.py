@@ -13,7 +13,7 @@ from typing import TypeVar, TypeVarTuple
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import FileMatches, FileSearch, FileView
 from hermes.execution.files.paths import PathsOfSessions, view_of
-from hermes.execution.files.work import find_file, list_folder, read_file, why_not, write_file
+from hermes.execution.files.work import find_file, list_folder, read_file, remove_file, why_not, write_file
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -28,18 +28,27 @@ class LocalFiles(PathsOfSessions):
         return await _beside("read", read_file, await self.resolve(session, path), start, limit, follow)
 
     async def write(
-        self, session: str, path: str, data: bytes | AsyncIterable[bytes], *, follow: bool = True
+        self,
+        session: str,
+        path: str,
+        data: bytes | AsyncIterable[bytes] | None,
+        *,
+        follow: bool = True,
+        mode: int = 0,
     ) -> None:
         full = await self.resolve(session, path)
+        if data is None:
+            await _beside("removed", remove_file, full, follow)
+            return
         if isinstance(data, bytes):
-            await _beside("written", write_file, full, lambda file: file.write(data), follow)
+            await _beside("written", write_file, full, lambda file: file.write(data), follow, mode)
             return
         with tempfile.TemporaryFile() as gathered:
             async for piece in data:
                 await asyncio.to_thread(gathered.write, piece)
             gathered.seek(0)
             await _beside(
-                "written", write_file, full, lambda file: shutil.copyfileobj(gathered, file), follow
+                "written", write_file, full, lambda file: shutil.copyfileobj(gathered, file), follow, mode
             )
 
     async def stat(self, session: str, path: str) -> FileView | None:

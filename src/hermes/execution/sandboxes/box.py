@@ -40,7 +40,6 @@ from hermes.execution.commands.served_files import ServedFiles
 from hermes.execution.commands.shell_commands import ShellCommands
 from hermes.execution.commands.shell_states import ShellStates
 from hermes.execution.sandboxes import seccomp
-from hermes.execution.sandboxes.cgroups import Cage
 from hermes.execution.sandboxes.interpreter import compile_sources
 
 log = logging.getLogger("hermes.sandbox")
@@ -160,11 +159,8 @@ def check_workspace(request: BackendRequest) -> None:
     workspace = Path(os.path.realpath(request.workspace))
     if not workspace.is_dir():
         raise UserError(f"There is no folder {request.workspace} for the sandbox.")
-    environ = request.environ
-    named = [str(request.home), environ.get("HERMES_HOME", ""), f"{environ.get('HOME') or '~'}/.hermes"]
-    homes = [Path(os.path.realpath(os.path.expanduser(home))) for home in named if home]
-    own = any(_is_for_commands(workspace, home) for home in homes)
-    for home in homes:
+    own = is_for_commands(request)
+    for home in _homes(request):
         if home.is_relative_to(workspace) or (workspace.is_relative_to(home) and not own):
             raise UserError(
                 f"{workspace} holds a home of Hermes or lies in one ({home}), so no sandbox is given it.",
@@ -172,9 +168,18 @@ def check_workspace(request: BackendRequest) -> None:
             )
 
 
-def _is_for_commands(folder: Path, home: Path) -> bool:
-    within = folder.relative_to(home).parts if folder.is_relative_to(home) else ()
-    return within[:1] == ("workspace",) or (within[:1] == ("sandboxes",) and within[3:4] == ("workspace",))
+def is_for_commands(request: BackendRequest) -> bool:
+    """Whether the folder is of a home's own for commands, and not one that people work in."""
+    workspace = Path(os.path.realpath(request.workspace))
+    homes = (home for home in _homes(request) if workspace.is_relative_to(home))
+    parts = [workspace.relative_to(home).parts for home in homes]
+    return any(p[:1] == ("workspace",) or (p[:1], p[3:4]) == (("sandboxes",), ("workspace",)) for p in parts)
+
+
+def _homes(request: BackendRequest) -> list[Path]:
+    environ = request.environ
+    named = [str(request.home), environ.get("HERMES_HOME", ""), f"{environ.get('HOME') or '~'}/.hermes"]
+    return [Path(os.path.realpath(os.path.expanduser(home))) for home in named if home]
 
 
 def find_shell() -> str:
@@ -246,9 +251,6 @@ class SandboxOpening:
         self.request = request
         self.folders = folders_of(request, name)
         self.limits = limits_of(request)
-        self.cage = Cage(
-            str(self.folders.passing), processes=self.limits.processes, memory=self.limits.memory
-        )
 
     async def check(self) -> None:
         """A `UserError` says why there is no such sandbox."""
@@ -265,7 +267,6 @@ class SandboxOpening:
 
     def release(self) -> None:
         """Blocks."""
-        self.cage.leave()
         self.folders.end()
 
 
@@ -372,4 +373,5 @@ def describe_world(
         sandbox=sandbox,
         boundary=boundary,
         network=request.network,
+        host_folder=os.path.realpath(request.workspace),
     )

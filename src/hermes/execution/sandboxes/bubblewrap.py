@@ -11,6 +11,7 @@ import contextlib
 import functools
 import os
 import shutil
+import socket
 import stat
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ from hermes.execution.sandboxes import box
 from hermes.execution.sandboxes.cgroups import Cage
 from hermes.execution.sandboxes.interpreter import PLACE, Interpreter, moved_interpreter
 from hermes.execution.sandboxes.probe import SandboxProbe
+from hermes.execution.sandboxes.repositories import Guard, open_guards
 
 NAME = "bubblewrap"
 WORKSPACE, HOME = "/workspace", "/home/agent"
@@ -61,21 +63,24 @@ _FILES = {
 
 
 class Walls(Struct, frozen=True, kw_only=True):
-    """What one sandbox is made of. Without `home` its home lasts as long as the sandbox."""
+    """What one sandbox is made of. Without `home` its home lasts as long as the sandbox. A `shared` folder is
+    one that people work in, too."""
 
     program: str
     abilities: frozenset[str]
     interpreter: Interpreter
     workspace: str
+    shared: bool = False
     tools: str
     home: str = ""
     network: NetworkRules
     egress: str = ""
     limits: box.Limits
 
-    def options(self, workspace: int, files: Mapping[str, int]) -> list[str]:
-        """Those of `bwrap`; `workspace` is the folder, opened, and so are the `files` of /etc."""
-        return [*self._namespaces(), *self._system(files), *self._own(workspace)]
+    def options(self, workspace: int, files: Mapping[str, int], guards: Sequence[Guard] = ()) -> list[str]:
+        """Those of `bwrap`; `workspace` is the folder, opened, and so are the `files` of /etc and what is
+        guarded in the folder."""
+        return [*self._namespaces(), *self.system(files), *self._own(workspace, guards)]
 
     def _namespaces(self) -> list[str]:
         args = ["--unshare-all", "--unshare-user", *(("--share-net",) if self.network.open else ())]
@@ -84,7 +89,8 @@ class Walls(Struct, frozen=True, kw_only=True):
         # Its own first process has no filter, and commands could write to its memory: ours takes its place.
         return [*args, "--as-pid-1", "--die-with-parent", "--new-session", "--clearenv"]
 
-    def _system(self, files: Mapping[str, int]) -> list[str]:
+    def system(self, files: Mapping[str, int]) -> list[str]:
+        """The machine's programs, devices and a private /tmp, and nothing of its people."""
         args = ["--ro-bind", "/usr", "/usr", "--ro-bind-try", "/nix/store", "/nix/store"]
         for name in _SYSTEM:
             if os.path.islink(f"/{name}"):
@@ -107,21 +113,32 @@ class Walls(Struct, frozen=True, kw_only=True):
             args += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
         return [*args, *self._memory("/tmp"), "--dir", "/var", "--symlink", "../tmp", "/var/tmp"]
 
-    def _own(self, workspace: int) -> list[str]:
+    def python(self) -> list[str]:
+        """What our own processes need inside."""
         args: list[str] = []
         for ours, theirs in self.interpreter.binds:
             args += ["--ro-bind", ours, theirs]
         for folder in self.interpreter.hidden:
             args += ["--tmpfs", folder, "--remount-ro", folder]
-        args += ["--ro-bind", self.tools, _TOOLS]
+        if self.interpreter.libraries:
+            args += ["--setenv", "LD_LIBRARY_PATH", self.interpreter.libraries]
+        return args
+
+    def _own(self, workspace: int, guards: Sequence[Guard]) -> list[str]:
+        args = [*self.python(), "--ro-bind", self.tools, _TOOLS]
         args += ["--ro-bind", self.egress, _EGRESS] if self.egress else []
         args += ["--bind", self.home, HOME] if self.home else self._memory(HOME)
         if "--bind-fd" in self.abilities:
             args += ["--bind-fd", str(workspace), WORKSPACE]
         else:
             args += ["--bind", self.workspace, WORKSPACE]
-        if self.interpreter.libraries:
-            args += ["--setenv", "LD_LIBRARY_PATH", self.interpreter.libraries]
+        for guard in guards:
+            place = f"{WORKSPACE}/{guard.path}"
+            if guard.descriptor is None:
+                args += ["--tmpfs", place, "--remount-ro", place]
+            else:
+                bind = "--bind" if guard.writable else "--ro-bind"
+                args += [bind, f"/proc/self/fd/{guard.descriptor}", place]
         return [*args, "--remount-ro", "/", "--chdir", "/"]
 
     def _memory(self, folder: str) -> list[str]:
@@ -142,12 +159,17 @@ def make_bubblewrap(request: BackendRequest) -> box.SandboxBackend:
     """The entry `bubblewrap` of the group `hermes.backends`."""
     world = box.describe_world(request, NAME, Boundary.SANDBOX, WORKSPACE, HOME)
     return box.SandboxBackend(
-        _BubblewrapOpening(request, NAME), world, box.build_environment(request, HOME, _TOOLS)
+        _BubblewrapOpening(request), world, box.build_environment(request, HOME, _TOOLS)
     )
 
 
 class _BubblewrapOpening(box.SandboxOpening):
     _egress: Path | None = None
+
+    def __init__(self, request: BackendRequest) -> None:
+        super().__init__(request, NAME)
+        limits = self.limits
+        self.cage = Cage(str(self.folders.passing), processes=limits.processes, memory=limits.memory)
 
     async def check(self) -> None:
         network = self.request.network
@@ -169,6 +191,7 @@ class _BubblewrapOpening(box.SandboxOpening):
             abilities=_abilities(program),
             interpreter=moved_interpreter(),
             workspace=os.path.realpath(self.request.workspace),
+            shared=not box.is_for_commands(self.request),
             tools=str(self.folders.bin),
             home=str(self.folders.home) if box.is_kept(self.request) else "",
             network=self.request.network,
@@ -180,6 +203,10 @@ class _BubblewrapOpening(box.SandboxOpening):
         if os.getuid() == 0 and not self.cage.holds:
             box.log.warning("sandbox.processes_unlimited backend=%s why=%s", NAME, self.cage.why_not)
         return started
+
+    def release(self) -> None:
+        self.cage.leave()
+        super().release()
 
 
 def _check_owner(workspace: Path) -> None:
@@ -205,15 +232,29 @@ def start_walls(
         # A command of another sandbox may have put a link there since it was looked at.
         if os.readlink(f"/proc/self/fd/{workspace}") != walls.workspace:
             raise OSError(0, f"{walls.workspace} leads elsewhere by now")
+        guards = open_guards(workspace, opened) if walls.shared else []
+        held = [guard.descriptor for guard in guards if guard.descriptor is not None]
         etc = _open_etc(opened)
         # Inside, the command line can be seen; the folders of this machine are nobody's business there.
-        words = b"".join(os.fsencode(word) + b"\0" for word in walls.options(workspace, etc))
+        words = b"".join(os.fsencode(word) + b"\0" for word in walls.options(workspace, etc, guards))
         options = _memory_file(words, opened)
         commands, files = doors
         inside = walls.interpreter.start(plan, str(commands), box.find_shell(), str(files))
         argv = [walls.program, "--args", str(options), "--", *inside]
-        argv = argv if cage is None else cage.enter(argv)
-        return start_apart(argv, {"PATH": box.PATH}, (*doors, workspace, options, *etc.values()), complaint)
+        passed = [*doors, workspace, options, *etc.values(), *held]
+        if cage is None or not cage.open():
+            return start_apart(argv, {"PATH": box.PATH}, passed, complaint)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            number = theirs.fileno()
+            started = start_apart([*argv, str(number)], {"PATH": box.PATH}, [*passed, number], complaint)
+            theirs.close()
+            try:
+                cage.take(started.pid, ours)
+            except OSError:
+                started.kill()
+                raise
+            return started
 
 
 def _open_etc(opened: contextlib.ExitStack) -> dict[str, int]:

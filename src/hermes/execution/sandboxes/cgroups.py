@@ -7,21 +7,25 @@ import contextlib
 import hashlib
 import logging
 import os
+import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+
+from hermes.execution.process_tree import descendants
 
 log = logging.getLogger("hermes.sandbox")
 _LEAVE_SECONDS = 2.0
 _LOOK_SECONDS = 0.02
+_NEW_SECONDS = 60.0
 _ROOT = Path("/sys/fs/cgroup")
 _OURS = "hermes"
-_JOIN = 'files=$1; shift; for file in $files; do echo $$ > "$file" || exit 125; done; exec "$@"'
+_ASK_SECONDS = 20.0
 _CONTROLLERS = ("pids", "memory")
 
 
 class Cage:
-    """The cgroups of one sandbox, named by who made them. Nothing is made before `enter`."""
+    """The cgroups of one sandbox, named by who made them. Nothing is made before `open`."""
 
     def __init__(self, name: str, *, processes: int, memory: int, root: Path = _ROOT) -> None:
         self._name = f"{os.getpid()}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
@@ -38,8 +42,8 @@ class Cage:
     def holds(self) -> bool:
         return bool(self._folders)
 
-    def enter(self, argv: Sequence[str]) -> list[str]:
-        """The command line that starts `argv` inside; itself, if no cgroup can be made."""
+    def open(self) -> bool:
+        """Make them; False where that cannot be."""
         self._folders = []
         if os.geteuid() == 0:
             self._sweep()
@@ -47,10 +51,21 @@ class Cage:
                 self._folders = self._make()
             except OSError as error:
                 self.why_not = str(error)
-        if not self._folders:
-            return list(argv)
-        files = " ".join(str(folder / "cgroup.procs") for folder in self._folders)
-        return ["/bin/sh", "-c", _JOIN, "sh", files, *argv]
+        return self.holds
+
+    def take(self, pid: int, door: socket.socket) -> None:
+        """The process that makes the sandbox, and then the first one inside, which asks at the door before it
+        starts another. The kernel takes as long for the first as that needs to get there. Blocks."""
+        door.settimeout(_ASK_SECONDS)
+        self._add(pid)
+        if door.recv(1):
+            for below in descendants(pid):
+                self._add(below)
+            door.send(b"!")
+
+    def _add(self, pid: int) -> None:
+        for folder in self._folders:
+            (folder / "cgroup.procs").write_text(str(pid))
 
     def leave(self) -> None:
         """Remove them, once the last process is gone. Blocks."""
@@ -64,11 +79,13 @@ class Cage:
         self._folders = []
 
     def _sweep(self) -> None:
-        """What is left of sandboxes whose gateway is gone."""
+        """What is left of sandboxes whose gateway is gone. One in a container is not seen from here, and has
+        nothing in its cgroup for a moment."""
         for above in self._homes():
             with contextlib.suppress(OSError):
                 for folder in above.iterdir():
-                    if not _lives(folder.name.partition("-")[0]):
+                    old = time.time() - folder.stat().st_mtime > _NEW_SECONDS
+                    if old and not _lives(folder.name.partition("-")[0]):
                         _remove(folder)
 
     def _homes(self) -> list[Path]:

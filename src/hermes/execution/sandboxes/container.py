@@ -161,6 +161,7 @@ class ContainerPlace:
             sandbox="container",
             boundary=boundary_of(self._settings),
             network=self._network,
+            host_folder=str(self._workspace()),
         )
 
     def reach(self, argv: Sequence[str]) -> list[str]:
@@ -211,8 +212,7 @@ class ContainerPlace:
             homes.add(home.parent.parent)
         runtime_folder = environ.get("XDG_RUNTIME_DIR", "")
         check_binds(self._settings, homes, runtime_folder)
-        own = self._settings.docker_mount_cwd_to_workspace or self._request.workspace.is_relative_to(home)
-        workspace = Path(os.path.realpath(self._request.workspace if own else self.folder / "workspace"))
+        workspace = self._workspace()
         check_source(str(workspace), homes, runtime_folder, inside=False)
         if workspace.is_relative_to(os.path.realpath(home)):
             workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -228,6 +228,11 @@ class ContainerPlace:
         return self._describe(
             f"{user}:{group}", binds, write_filter(self.folder, unix=self._egress is not None)
         )
+
+    def _workspace(self) -> Path:
+        own = self._request.workspace.is_relative_to(self._request.home)
+        mounted = self._settings.docker_mount_cwd_to_workspace or own
+        return Path(os.path.realpath(self._request.workspace if mounted else self.folder / "workspace"))
 
     def _describe(self, user: str, binds: dict[str, str], calls: str) -> ContainerPlan:
         return ContainerPlan(

@@ -13,13 +13,12 @@ import sys
 import time
 
 from hermes.execution.commands import runner
-from hermes.execution.commands.file_server import serve_files
 from hermes.execution.commands.handover import open_door
 from hermes.execution.process_tree import hide_memory
 from hermes.execution.sandboxes import seccomp
-from hermes.execution.sandboxes.landlock_rules import confine
 
 _OUTPUT_DAYS = 7
+_NO_DESCRIPTOR = 1 << 20
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
@@ -27,9 +26,16 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Arguments: what to give up, by `marshal`; then those of the runner, and the number of the socket for
-    files."""
+    files. If there is a cgroup, the number of a socket at which to ask to be taken into it."""
     plan = marshal.loads(bytes.fromhex(sys.argv.pop(1)))
+    cage = int(sys.argv.pop()) if len(sys.argv) > 4 else None
     files = open_door(int(sys.argv.pop()))
+    _close_all_but(int(sys.argv[1]), files.fileno(), *(() if cage is None else (cage,)))
+    if cage is not None:
+        os.write(cage, b"?")
+        if not os.read(cage, 1):
+            sys.exit("the gateway has let go of the sandbox")
+        os.close(cage)
     for name, most in plan["limits"].items():
         limit = getattr(resource, name)
         hard = resource.getrlimit(limit)[1]
@@ -40,6 +46,8 @@ def main() -> None:
     seccomp.give_up_rights()
     beside = [_start_forwarder(plan["forward"], files)] if plan["forward"] else []
     if plan["landlock"]:
+        from hermes.execution.sandboxes.landlock_rules import confine
+
         confine(**plan["landlock"])
     seccomp.install_filter(seccomp.seccomp_filter(tuple(plan["families"]), shared=bool(plan["landlock"])))
     if plan["only_try"]:
@@ -49,12 +57,22 @@ def main() -> None:
         return
     beside.append(os.fork())
     if beside[-1] == 0:
+        from hermes.execution.commands.file_server import serve_files  # while the other goes on
+
         os.close(int(sys.argv[1]))
         _tidy(plan["output"])
         serve_files(files)
         os._exit(0)
     files.close()
     runner.main(beside)
+
+
+def _close_all_but(*doors: int) -> None:
+    """What the sandbox was made with: an open folder of the machine is a way out."""
+    begin = 3
+    for door in (*sorted(doors), _NO_DESCRIPTOR):
+        os.closerange(begin, door)
+        begin = door + 1
 
 
 def _start_forwarder(arguments: list[str], files: _socket.socket) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from importlib.abc import InspectLoader
+from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -50,7 +50,9 @@ class Interpreter(Struct, frozen=True, kw_only=True):
 def moved_interpreter() -> Interpreter:
     """As it is seen inside, where only the system's own folders are at their places."""
     program, base = _real_program(), Path(sys.base_prefix).resolve()
-    binds = [(ours, f"{PLACE}/lib/{name}") for ours, name in _sources()]
+    # The whole package, by one mount instead of three.
+    binds = [(str(_PACKAGE), f"{PLACE}/lib/hermes")]
+    binds += [(ours, f"{PLACE}/lib/{name}") for ours, name in _packages()]
     if program.is_relative_to("/usr"):
         return Interpreter(program=str(program), sources=f"{PLACE}/lib", binds=tuple(binds))
     library = f"{PLACE}/python/lib"
@@ -69,8 +71,8 @@ def moved_interpreter() -> Interpreter:
 def own_interpreter() -> Interpreter:
     """At its own place, for a sandbox that moves nothing. Packages are looked for in whole folders."""
     base = Path(sys.base_prefix).resolve()
-    packages = dict.fromkeys(os.path.dirname(path) for path, name in _sources() if name in _PACKAGES)
-    rooms = [path for path, name in _sources() if name not in _PACKAGES]
+    packages = dict.fromkeys(os.path.dirname(path) for path, _ in _packages())
+    rooms = [str(_PACKAGE / room) for room in _ROOMS]
     ours = [*rooms, *packages, str(_real_program()), str(base / "lib")]
     return Interpreter(
         program=str(_real_program()),
@@ -85,7 +87,7 @@ def compile_sources() -> None:
     done again at each start."""
     for name in _INSIDE:
         spec = find_spec(f"hermes.execution.{name}")
-        if spec is not None and isinstance(spec.loader, InspectLoader):
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
             spec.loader.get_code(spec.name)
 
 
@@ -94,9 +96,9 @@ def _real_program() -> Path:
     return Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
 
 
-def _sources() -> list[tuple[str, str]]:
+def _packages() -> list[tuple[str, str]]:
     """Paths here, and their names below the folder of sources."""
-    found = [(str(_PACKAGE / room), f"hermes/{room}") for room in _ROOMS]
+    found = []
     for name in _PACKAGES:
         spec = find_spec(name)
         if spec is not None and spec.submodule_search_locations:

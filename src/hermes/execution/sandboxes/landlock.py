@@ -64,7 +64,7 @@ class _LandlockOpening(box.SandboxOpening):
         workspace, network = os.path.realpath(self.request.workspace), self.request.network.open
         plan = _plan(self.folders, self.home, workspace, network=network, limits=self.limits)
         argv = own_interpreter().start(plan, str(doors[0]), box.find_shell(), str(doors[1]))
-        return start_apart(self.cage.enter(argv), {"PATH": box.PATH}, doors, complaint)
+        return start_apart(argv, {"PATH": box.PATH}, doors, complaint)
 
 
 def _plan(

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from hermes.domain.credential import Cooldown, Credential, CredentialKind
+from hermes.domain.credential import Cooldown, Credential, CredentialKind, OAuthClient
 from hermes.domain.errors import FaultKind, UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.word import replace
@@ -207,6 +207,20 @@ def _read_entry(provider: str, entry: dict[str, Any]) -> Credential | None:
         if entry.get("last_status") == "dead"
         else "",
         uses=_count(entry),
+        client=_read_client(entry.get("client")),
+    )
+
+
+def _read_client(entry: object) -> OAuthClient | None:
+    if not isinstance(entry, dict) or not _text(entry, "token_url"):
+        return None
+    return OAuthClient(
+        token_url=_text(entry, "token_url"),
+        client_id=_text(entry, "client_id"),
+        client_secret=Secret(_text(entry, "client_secret")),
+        basic=entry.get("basic") is True,
+        resource=_text(entry, "resource"),
+        remedy=_text(entry, "remedy"),
     )
 
 
@@ -226,6 +240,9 @@ def _written(credential: Credential) -> dict[str, Any]:
         entry["refresh_token"] = credential.refresh.reveal()
     if credential.base_url:
         entry["base_url"] = credential.base_url
+    if (client := credential.client) is not None:
+        told = {name: getattr(client, name) for name in client.__struct_fields__}
+        entry["client"] = told | {"client_secret": client.client_secret.reveal()}
     return entry
 
 

@@ -16,6 +16,10 @@ from hermes.state.home.findings import nearest
 
 USUAL_HOME = ".hermes"
 PROFILES_FOLDER = "profiles"
+ARCHIVES_FOLDER = "archives"
+"""Where backups of the whole home are kept."""
+RESTORING = ".restoring"
+"""What a restore is made of, until it is done; with the file `ready` in it, only finishing is left."""
 ACTIVE_FILE = "active_profile"
 DEFAULT_PROFILE = "default"
 DATABASE_FILE = "gateway.db"
@@ -23,6 +27,7 @@ DATABASE_FILE = "gateway.db"
 INSIDE = "_HERMES_GATEWAY"
 """Set for what an agent runs, so that it does not end the gateway that it lives in."""
 SKILLS_FOLDER = "skills"
+AGENTS_FOLDER = "agents"
 HOME_FOLDERS = ("logs", "cache", "memories", SKILLS_FOLDER, "hooks")
 
 
@@ -170,7 +175,7 @@ def agent_home(home: Path, agent_id: AgentId, settings: Settings) -> Path:
         hint = f"Did you mean “{meant}”?" if meant else "Declare it under `agents:` in config.yaml."
         raise UserError(f"There is no agent “{one_line(agent_id)}”.", hint=hint)
     if not hosted.home_dir:
-        return home / "agents" / agent_id
+        return home / AGENTS_FOLDER / agent_id
     try:
         return Path(os.path.abspath(home / Path(hosted.home_dir).expanduser()))
     except RuntimeError as error:

@@ -6,13 +6,15 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from hermes.domain.late_pattern import late_pattern
+
 _MOST_LETTERS = 11
 _MOST_DIGITS = 11
-_NUMBER = re.compile(r"[\d.,:+/ -]{1,24}")
-_PATH = re.compile(r"(?:~|\.{1,2})?(?:/[\w.@ -]{1,23}){1,20}/?")
-_WORDS = re.compile(r"(?:[A-Z]?[a-z]{1,20}|[A-Z]{2,20})(?:[-_. ]?(?:[A-Z]?[a-z]{2,20}|[A-Z]{2,20})){0,2}")
-_EACH_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_NUMBERED = re.compile(r"([a-z]{3,12})[0-9]{1,4}!?")
+_NUMBER = late_pattern(r"[\d.,:+/ -]{1,24}")
+_PATH = late_pattern(r"(?:~|\.{1,2})?(?:/[\w.@ -]{1,23}){1,20}/?")
+_WORDS = late_pattern(r"(?:[A-Z]?[a-z]{1,20}|[A-Z]{2,20})(?:[-_. ]?(?:[A-Z]?[a-z]{2,20}|[A-Z]{2,20})){0,2}")
+_EACH_WORD = late_pattern(r"[A-Z]?[a-z]+|[A-Z]+")
+_NUMBERED = late_pattern(r"([a-z]{3,12})[0-9]{1,4}!?")
 _COMMON = frozenset(
     re.findall(
         r"\w+",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,22 @@ from hermes.domain.address import account_problem
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.domain.settings.settings import DOORS, NAME_RULE, GatewaySettings, HostedAgent, Settings, is_name
+from hermes.domain.settings.settings import (
+    DOORS,
+    NAME_RULE,
+    GatewaySettings,
+    HostedAgent,
+    PlatformToolsets,
+    Settings,
+    is_name,
+)
 from hermes.domain.settings.skills import PlatformSkills
 from hermes.domain.text import one_line
 from hermes.state.home.findings import SettingsFindings, nearest
 from hermes.state.home.textfile import TextFile, decode, read_text, replace_text, sole_writer
 from hermes.state.settings import key_places, names, reader
 from hermes.state.settings.dotenv import parse_dotenv, with_variable
+from hermes.state.settings.history import keep_config
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, check_text, load_settings
 from hermes.state.settings.model_access import key_variable
 from hermes.state.settings.names import BUILT_IN, PlatformNames
@@ -39,7 +48,14 @@ if TYPE_CHECKING:
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _INDENTED = re.compile(r"^\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n( +)[^\s#-]", re.MULTILINE)
 _INDENTED_LIST = re.compile(r"^( *)\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n\1 +- ", re.MULTILINE)
-_NOTHING_SET = "# Settings that are not written here have their default.\n"
+_BY_PLATFORM = {
+    ("skills", "platform_disabled"): knobs(PlatformSkills)["disabled"],
+    ("platform_toolsets",): knobs(PlatformToolsets)["toolsets"],
+}
+"""Lists by platform, written without the name of their one field."""
+_OWN_KEYS = ("tts", "stt", "image_gen")
+"""Sections whose keys are for themselves: they stand in config.yaml, or are variables of their own."""
+NOTHING_SET = "# Settings that are not written here have their default.\n"
 
 
 class SettingKey(Struct, frozen=True, kw_only=True):
@@ -70,10 +86,10 @@ def find_key(key: str, provider: str = "auto", platforms: PlatformNames = BUILT_
     parts = _own_place(key.split("."), platforms)
     if parts[0] == "platforms" and len(parts) > 2:
         return _platform_key(key, parts, platforms)
-    if parts[:2] == ["skills", "platform_disabled"] and len(parts) == 3:
-        if parts[2].partition("@")[0] not in (*platforms.names, *DOORS):
+    if tuple(parts[:-1]) in _BY_PLATFORM:
+        if parts[-1].partition("@")[0] not in (*platforms.names, *DOORS):
             raise unknown_key(key, reader.suggestion(key, [*sorted(platforms.names), *DOORS]))
-        return SettingKey(path=tuple(parts), knob=knobs(PlatformSkills)["disabled"])
+        return SettingKey(path=tuple(parts), knob=_BY_PLATFORM[tuple(parts[:-1])])
     tables = sections(Settings, dict)
     section = sections(Settings).get(parts[0])
     inner = tables.get(parts[0]) or (sections(section).get(parts[1]) if section and parts[1:] else None)
@@ -84,7 +100,7 @@ def find_key(key: str, provider: str = "auto", platforms: PlatformNames = BUILT_
     knob = own.get(parts[-1])
     if knob is None:
         raise _refused(key, parts, platforms, own)
-    if knob.kind is Secret:
+    if knob.kind is Secret and parts[0] not in _OWN_KEYS:
         return SettingKey(variable=key_variable(provider), knob=knob, path=tuple(parts))
     return SettingKey(path=tuple(parts), knob=knob)
 
@@ -167,7 +183,9 @@ def value_at(settings: Settings, key: str, platforms: PlatformNames = BUILT_IN) 
             held = getattr(held, part) if part in getattr(held, "__struct_fields__", ()) else None
     if held is None:
         find_key(key, platforms=platforms)
-    return held.disabled if isinstance(held, PlatformSkills) else held  # written as a list
+    if isinstance(held, PlatformSkills):
+        return held.disabled
+    return held.toolsets if isinstance(held, PlatformToolsets) else held
 
 
 class SettingChange(Struct, frozen=True, kw_only=True):
@@ -189,6 +207,61 @@ def set_setting(
         if key.variable:
             return _write_variable(home / SECRETS_FILE, key.variable, value_text)
         return _write_yaml(home / CONFIG_FILE, dotted_key, key, value_text, platforms)
+
+
+def set_entry(
+    home: Path, table: str, name: str, entry: dict[str, Any], platforms: PlatformNames = BUILT_IN
+) -> SettingChange:
+    """Write a whole entry of a table; one that would not count is a `UserError` and changes nothing."""
+    path = home / CONFIG_FILE
+    with sole_writer(home):
+        file = readable_file(path, yaml=True)
+        text = _changed(file.text, (table, name), entry, path)
+        known = _problems(file.text, home, platforms)
+        for problem in _problems(text, home, platforms):
+            if problem not in known:
+                raise UserError(f"{table}.{name} cannot be set so: {problem}", hint="Nothing was changed.")
+        return _replaced(path, file, text, (table, name))
+
+
+def _problems(text: str, home: Path, platforms: PlatformNames) -> list[str]:
+    return [f"{each.message} {each.hint}" for each in check_text(text, platforms.names)[1]]
+
+
+def set_settings(home: Path, values: Mapping[str, str | None]) -> None:
+    """Write several at once, or take them out (None): all variables in one step, then all keys of
+    `config.yaml` in another. What depends on each other is never there by half."""
+    with sole_writer(home):
+        keys = {name: find_key(name) for name in values}
+        path = home / SECRETS_FILE
+        text = before = readable_file(path).text
+        for name, key in keys.items():
+            if key.variable and looks_like_placeholder(values[name] or "-"):
+                raise UserError(f"{key.variable} would be a placeholder.", hint="Give the real value.")
+            text = with_variable(text, key.variable, values[name]) if key.variable else text
+        if text != before:
+            replace_text(path, text, 0o600)
+        path = home / CONFIG_FILE
+        file = readable_file(path, yaml=True)
+        text = file.text
+        for name, key in keys.items():
+            if not key.variable and key.knob is not None:
+                given = values[name]
+                if given is None:
+                    text = _dropped(text, key.path, path)
+                else:
+                    text = _changed(text, key.path, _plain(convert(key.knob, given)), path)
+        if len(check_text(text)[1]) > len(check_text(file.text)[1]):
+            raise UserError("The settings would not be read back the same.", hint="Nothing was changed.")
+        if text != file.text:
+            _replaced(path, file, text, ())
+
+
+def _dropped(text: str, key: tuple[str, ...], path: Path) -> str:
+    """The text without a key, if it stands there."""
+    data = load_tree(round_trip(text), text, path)
+    place = () if data is None else _place(data, key)
+    return _without(text, data, place) or NOTHING_SET if place and _has(data, place) else text
 
 
 def unset_setting(home: Path, dotted_key: str, platforms: PlatformNames = BUILT_IN) -> SettingChange | None:
@@ -226,7 +299,7 @@ def _check_limit(dotted_key: str, value: str, platforms: PlatformNames) -> None:
         )
 
 
-def _readable(path: Path, *, yaml: bool = False) -> TextFile:
+def readable_file(path: Path, *, yaml: bool = False) -> TextFile:
     """The file's text; a `UserError` if it cannot be read, or is to be YAML and is broken."""
     findings = SettingsFindings(str(path))
     file = read_text(path, findings)
@@ -242,7 +315,7 @@ def _readable(path: Path, *, yaml: bool = False) -> TextFile:
 def _write_variable(path: Path, variable: str, value: str) -> SettingChange:
     if looks_like_placeholder(value):
         raise UserError(f"{variable} would be a placeholder.", hint="Give the real value.")
-    text = with_variable(_readable(path).text, variable, value)
+    text = with_variable(readable_file(path).text, variable, value)
     findings = SettingsFindings(str(path))
     try:
         entries = parse_dotenv(decode(text.encode("utf-8"), findings), SettingsFindings(str(path)))
@@ -255,7 +328,7 @@ def _write_variable(path: Path, variable: str, value: str) -> SettingChange:
 
 
 def _remove_variable(path: Path, variable: str) -> SettingChange | None:
-    before = _readable(path).text
+    before = readable_file(path).text
     text = with_variable(before, variable, None)
     if text == before:
         return None
@@ -273,7 +346,7 @@ def _write_yaml(
             f"{dotted_key} must be {error.expected}, not “{one_line(value_text, 40)}”.",
             hint=f"Did you mean “{error.meant}”?" if error.meant else "",
         ) from error
-    file = _readable(path, yaml=True)
+    file = readable_file(path, yaml=True)
     text = _changed(file.text, key.path, _plain(value), path)
     _, problems_before = check_text(file.text, platforms.names)
     settings, problems = check_text(text, platforms.names)
@@ -288,8 +361,8 @@ def _write_yaml(
 
 
 def _remove_yaml(path: Path, dotted_key: str, key: tuple[str, ...]) -> SettingChange | None:
-    file = _readable(path, yaml=True)
-    data = _loaded(_round_trip(file.text), file.text, path)
+    file = readable_file(path, yaml=True)
+    data = load_tree(round_trip(file.text), file.text, path)
     place = () if data is None else _place(data, key)
     if not place or not _has(data, place):
         return None
@@ -297,8 +370,8 @@ def _remove_yaml(path: Path, dotted_key: str, key: tuple[str, ...]) -> SettingCh
     refused = UserError(f"{dotted_key} cannot be taken out of {path}.", hint="Edit the file.")
     try:
         text = _without(file.text, data, place)
-        text = text if text.strip() else _NOTHING_SET  # a file without a word counts as lost
-        left = _loaded(_round_trip(text), text, path)
+        text = text if text.strip() else NOTHING_SET  # a file without a word counts as lost
+        left = load_tree(round_trip(text), text, path)
     except (KeyError, UserError) as error:  # another value refers to it, or it stands where it refers to
         raise refused from error
     if left != wanted:
@@ -307,6 +380,7 @@ def _remove_yaml(path: Path, dotted_key: str, key: tuple[str, ...]) -> SettingCh
 
 
 def _replaced(path: Path, file: TextFile, text: str, key: tuple[str, ...]) -> SettingChange:
+    keep_config(path.parent, file.text)
     replace_text(path, text, 0o600 if file.mode is None else file.mode)
     return SettingChange(file=path, name=".".join(key), secret=False)
 
@@ -331,7 +405,7 @@ def _without(text: str, data: Any, place: tuple[str, ...]) -> str:
     if holder.fa.flow_style():  # {several: values, in: one line}; no remark can stand between them
         del holder[name]
         out = io.StringIO()
-        _round_trip(text).dump(data, out)
+        round_trip(text).dump(data, out)
         return out.getvalue()
     start, column = holder.lc.key(name)
     lines = text.split("\n")
@@ -373,8 +447,8 @@ def _changed(text: str, path: tuple[str, ...], value: Any, file: Path) -> str:
     """The text of `config.yaml` with one value changed and everything else as it was."""
     from ruamel.yaml.comments import CommentedMap
 
-    yaml = _round_trip(text)
-    data, kept = _loaded(yaml, text, file), ""
+    yaml = round_trip(text)
+    data, kept = load_tree(yaml, text, file), ""
     if data is None:
         # A file of comments only has no mapping that they could belong to.
         data, kept = CommentedMap(), text if text.endswith("\n") or not text else text + "\n"
@@ -395,7 +469,7 @@ def _changed(text: str, path: tuple[str, ...], value: Any, file: Path) -> str:
     return kept + out.getvalue()
 
 
-def _round_trip(text: str) -> YAML:
+def round_trip(text: str) -> YAML:
     """A reader and writer that keeps this text as it is but for what is changed."""
     from ruamel.yaml import YAML
 
@@ -410,7 +484,7 @@ def _round_trip(text: str) -> YAML:
     return yaml
 
 
-def _loaded(yaml: YAML, text: str, file: Path) -> Any:
+def load_tree(yaml: YAML, text: str, file: Path) -> Any:
     from ruamel.yaml.error import YAMLError
 
     try:

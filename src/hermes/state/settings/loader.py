@@ -5,6 +5,7 @@ rest counts. Only a home that cannot be used at all is an error."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,6 +33,7 @@ from hermes.state.redaction.ordinary import is_no_key, is_ordinary
 from hermes.state.redaction.values import LEAST_LENGTH
 from hermes.state.settings import names
 from hermes.state.settings.dotenv import parse_dotenv
+from hermes.state.settings.history import CONFIG_FILE as CONFIG_FILE
 from hermes.state.settings.key_places import arrange
 from hermes.state.settings.model_access import complete_model
 from hermes.state.settings.reader import SettingsReader
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.settings")
 S = TypeVar("S", bound="DataclassInstance")
-CONFIG_FILE = "config.yaml"
 SECRETS_FILE = ".env"
 _CHOOSE = "Choose one that nobody guesses: at least twelve characters, with digits."
 _EXPOSED = "Others on this machine can read it."
@@ -70,6 +71,10 @@ class LoadedSettings:
     """Whether there is a `config.yaml`."""
     credentials: Mapping[AgentId, tuple[Credential, ...]] = field(default_factory=dict, repr=False)
     """What is stored in the `auth.json` of each agent that has one."""
+    agent_variables: Mapping[AgentId, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    """What stands in the `.env` of each agent that has one."""
+    own: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The variables of the agent that these are for, see `of`."""
     file: str = CONFIG_FILE
     lines: Mapping[str, int] = field(default_factory=dict, repr=False)
 
@@ -79,7 +84,12 @@ class LoadedSettings:
 
     def variable(self, name: str) -> str:
         """What a variable says, a secret one too; empty if it is not set."""
-        return self.secrets.reveal(name) or self.variables.get(name, "")
+        return self.own.get(name) or self.secrets.reveal(name) or self.variables.get(name, "")
+
+    def of(self, agent: AgentId) -> LoadedSettings:
+        """As they count for one agent: what stands in its own `.env` comes first, for it alone."""
+        own = self.agent_variables.get(agent)
+        return self if own is None or own is self.own else dataclasses.replace(self, own=own)
 
     def find(self, account: str, variable: str) -> Secret | None:
         """What an operator said for a platform's variable, as a variable or as a key of its block; for
@@ -105,8 +115,11 @@ class _Variable(Struct, frozen=True, kw_only=True):
     line: int | None = None
 
 
-def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable[str] = ()) -> LoadedSettings:
-    """Read a home's settings. `platforms` are names that plugins add to the built-in ones."""
+def load_settings(
+    home: Path, environ: Mapping[str, str], *, platforms: Iterable[str] = (), text: str | None = None
+) -> LoadedSettings:
+    """Read a home's settings. `platforms` are names that plugins add to the built-in ones; a `text` counts
+    instead of what `config.yaml` says."""
     _check_home(home)
     findings = SettingsFindings(str(home / CONFIG_FILE))
     in_file, in_environment = SettingsFindings(str(home / SECRETS_FILE)), SettingsFindings("environment")
@@ -115,7 +128,7 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
     reader = SettingsReader(
         findings, known, lambda name: variables[name].value if name in variables else None
     )
-    file, root = _read_config(home, findings)
+    file, root = _read_config(home, findings, text)
     root = arrange(root, known, findings)
     stop_at_limits(root, findings)
     settings = reader.settings(root)
@@ -126,7 +139,9 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
     }
     secret_values = reader.secrets | {name: variables[name].value for name in key_like}
     hidden += map(password_in, (variables[name].value for name in key_like))
-    hidden += _agents_secrets(home, settings)
+    agent_variables = _agent_variables(home, settings)
+    for name, value in (pair for own in agent_variables.values() for pair in own.items()):
+        hidden.append(value if names.is_key_like(name) else password_in(value))
     credentials = _credentials(home, settings)
     hidden = [value for value in hidden if not is_ordinary(value)]
     hidden += (value for stored in credentials.values() for value in secrets_of(stored))
@@ -153,15 +168,18 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
         variables={name: held.value for name, held in variables.items() if name not in key_like},
         has_file=file.mode is not None,
         credentials=credentials,
+        agent_variables=agent_variables,
         file=findings.file,
         lines=reader.lines,
     )
 
 
-def _read_config(home: Path, findings: SettingsFindings) -> tuple[TextFile, YamlMapping]:
+def _read_config(
+    home: Path, findings: SettingsFindings, text: str | None = None
+) -> tuple[TextFile, YamlMapping]:
     if (home / "config.yml").exists():
         findings.note(None, "config.yml is not read.", f"Rename it to {CONFIG_FILE}.")
-    file = read_text(home / CONFIG_FILE, findings)
+    file = read_text(home / CONFIG_FILE, findings) if text is None else TextFile(text=text, mode=0o600)
     root = read_yaml(file, findings)
     # Nobody knows what stood in the lines that could not be read, so nothing starts without them.
     findings.stops += findings.problems
@@ -232,14 +250,48 @@ def check_agent_secrets(home: Path) -> None:
             )
 
 
-def _agents_secrets(home: Path, settings: Settings) -> Iterator[str]:
-    """What the agents' own `.env` files hold: no agent's sinks show another's. What is wrong with such a file
-    is told when its agent is built."""
-    for agent in settings.agents:
+def agent_problems(home: Path, settings: Settings) -> Iterator[SettingsError]:
+    """What keeps agents from being built: credentials in their `.env` that are the gateway's."""
+    for agent in map(AgentId, settings.agents):
+        try:
+            if agent != MAIN_AGENT:
+                check_agent_secrets(agent_home(home, agent, settings))
+        except SettingsError as error:
+            yield error
+        except UserError:
+            continue  # it is told with its home_dir
+
+
+def without_accounts(text: str) -> str:
+    """The text of a `.env` without the credentials of platforms, for a copy: accounts stay where they are."""
+
+    def is_account(name: str) -> bool:
+        return names.is_key_like(name) and bool(names.platform_of(name, names.PLATFORMS))
+
+    entries = parse_dotenv(TextFile(text=text), SettingsFindings(""))
+    owners = {number: entry.name for entry in entries for number in range(entry.first, entry.last + 1)}
+    kept, torn = list[str](), False
+    for number, line in enumerate(text.split("\n"), 1):
+        name = line.partition("=")[0].strip().removeprefix("export ").strip()
+        # What cannot be read goes with the account above it: its quote may never be closed.
+        torn = number not in owners and (torn or is_account(name))
+        if not torn and not is_account(owners.get(number, "")):
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _agent_variables(home: Path, settings: Settings) -> dict[AgentId, dict[str, str]]:
+    """What the agents' own `.env` files say. What is wrong with one is told when its agent is built."""
+    variables: dict[AgentId, dict[str, str]] = {}
+    for agent in map(AgentId, settings.agents):
+        if agent == MAIN_AGENT:
+            continue
         findings = SettingsFindings("")
-        file = agent_home(home, AgentId(agent), settings) / SECRETS_FILE
-        for entry in parse_dotenv(read_text(file, findings), findings):
-            yield entry.value if names.is_key_like(entry.name) else password_in(entry.value)
+        file = agent_home(home, agent, settings) / SECRETS_FILE
+        entries = parse_dotenv(read_text(file, findings), findings)
+        if entries:
+            variables[agent] = {entry.name: entry.value for entry in entries if entry.value}
+    return variables
 
 
 def _credentials(home: Path, settings: Settings) -> dict[AgentId, tuple[Credential, ...]]:

@@ -107,11 +107,15 @@ def with_routing(model: ModelSettings, routing: ProviderRouting) -> ModelSetting
 
 
 def model_of(agent: AgentId, loaded: LoadedSettings) -> ModelSettings:
-    """An agent's model. One with a provider of its own gets that provider's key, never the gateway's."""
+    """An agent's model. One with a provider of its own gets that provider's key, never the gateway's; what
+    stands in the agent's `.env` comes first."""
+    loaded = loaded.of(agent)
     shared = loaded.settings.model
     hosted = loaded.settings.agents.get(agent)
     if hosted is None:
         return shared
+    if loaded.own:
+        shared = complete_model(loaded.settings, loaded.variable)
     if hosted.provider in ("", shared.provider):
         return model_at(hosted.model or shared.default, shared, loaded)
     return provider_model(hosted.provider, hosted.model, loaded)
@@ -147,7 +151,12 @@ def auxiliary_model(role: str, agent: AgentId, loaded: LoadedSettings) -> ModelS
     wanted = loaded.settings.auxiliary.get(role)
     if wanted is None or replace(wanted, enabled=True) == AuxiliaryModel():
         return None
-    main = model_of(agent, loaded)
+    return service_model(wanted, agent, loaded)
+
+
+def service_model(wanted: AuxiliaryModel, agent: AgentId, loaded: LoadedSettings) -> ModelSettings:
+    """A model beside an agent's main one; what is empty is as for that."""
+    main, loaded = model_of(agent, loaded), loaded.of(agent)
     provider = "" if wanted.provider == AUTO else wanted.provider
     spec = find_provider(provider)
     usual = spec.aux_model if spec is not None and provider != main.provider else main.default
@@ -157,7 +166,7 @@ def auxiliary_model(role: str, agent: AgentId, loaded: LoadedSettings) -> ModelS
 
 def fallback_models(agent: AgentId, loaded: LoadedSettings) -> list[ModelSettings]:
     """The models that answer when the agent's own cannot, in their order."""
-    main, made = model_of(agent, loaded), []
+    main, loaded, made = model_of(agent, loaded), loaded.of(agent), []
     for entry in loaded.settings.fallback_providers:
         key = entry.api_key or Secret(loaded.variable(entry.key_env) if entry.key_env else "")
         wanted = AuxiliaryModel(

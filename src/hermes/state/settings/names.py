@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from functools import cache
 
 from msgspec import Struct
 
@@ -45,6 +44,8 @@ class PlatformNames(Struct, frozen=True, kw_only=True):
 
 BUILT_IN = PlatformNames()
 _PREFIXES = {"qqbot": "QQ", "homeassistant": "HASS", "relay": "GATEWAY_RELAY"}
+_VENDORS = {"sms": "TWILIO"}
+"""What else the variables of a platform begin with: the name of who provides it."""
 _HOMES = {
     "matrix": ("MATRIX_HOME_ROOM",),
     "email": ("EMAIL_HOME_ADDRESS",),
@@ -73,12 +74,13 @@ _GROUPS_LISTED = {
     "yuanbao": "allowed_chats",
     "qqbot": "group_allowed_chats",
 }
-_LATER_SECTIONS = """terminal delegation security tool_output
-    tool_loop_guardrails checkpoints web browser tts stt voice code_execution clarify
+_LATER_SECTIONS = """terminal security tool_output
+    web clarify
     openrouter updates model_catalog network lsp
     curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
-    privacy hooks mcp_servers"""
-_LATER_ROOT = """_config_version file_read_max_chars
+    privacy hooks"""
+VERSION_KEY = "_config_version"
+_LATER_ROOT = """file_read_max_chars
     mcp_discovery_timeout hooks_auto_accept
     max_concurrent_sessions reset_triggers session_store_max_age_days
     filter_silence_narration always_log_local"""
@@ -88,14 +90,20 @@ _LATER_IN = {
         verify_on_stop max_verify_nudges gateway_timeout_warning
         gateway_notify_interval gateway_auto_continue_freshness""",
     "approvals": "mcp_reload_confirm",
-    "display": """compact skin language friendly_tool_labels inline_diffs bell_on_complete show_cost
-        resume_display interface timestamps final_response_markdown
+    "display": """compact language friendly_tool_labels resume_display interface
         background_process_notifications ephemeral_system_ttl""",
     "compression": "in_place abort_on_summary_failure hygiene_hard_message_limit",
+    "browser": "engine headed record_sessions",
     "cron": "provider",
+    "mcp_servers": """keepalive_interval client_cert client_key skip_preflight sampling.model sampling.timeout
+        sampling.max_tokens_cap sampling.allowed_models sampling.max_tool_rounds""",
     "memory": "nudge_interval",
     "skills": "creation_nudge_interval guard_agent_created inline_shell inline_shell_timeout",
     "logging": "max_size_mb backup_count",
+    "tts": "speed elevenlabs minimax mistral gemini xai neutts kittentts",
+    "stt": "groq mistral elevenlabs xai deepinfra",
+    "voice": "record_key max_recording_seconds beep_enabled silence_threshold silence_duration",
+    "image_gen": "use_gateway",
     "sessions": "vacuum_after_prune min_interval_hours",
     "gateway": """multiplex_profiles profile_routes platform_connect_timeout delivery_ledger
         strict trust_recent_files
@@ -149,6 +157,8 @@ def is_key_like(name: str) -> bool:
 def is_later(dotted: str) -> bool:
     """Whether Hermes Agent has this key and this program does not use it yet."""
     parts = dotted.split(".")
+    if parts[0] == "mcp_servers":
+        parts[1:2] = []  # the name of a server, for all of which the same is known
     return any(".".join(parts[:count]) in LATER for count in range(1, len(parts) + 1))
 
 
@@ -173,7 +183,7 @@ _OWN_KEYS = {
 _TREES = frozenset({"routes", "targets", "keys"})
 """Own keys that hold more than one value, so that no variable says them."""
 _ENVIRONMENT_ONLY = """HERMES_HOME HERMES_PROFILE HERMES_PYTHON HERMES_VENV HERMES_RUNTIME_DIR
-    HERMES_GATEWAY_LOCK_DIR NO_COLOR XDG_STATE_HOME XDG_RUNTIME_DIR"""
+    HERMES_GATEWAY_LOCK_DIR HERMES_QUIET NO_COLOR XDG_STATE_HOME XDG_RUNTIME_DIR"""
 ENVIRONMENT_ONLY = frozenset(_ENVIRONMENT_ONLY.split())
 """Variables that count before `.env` is read, or for every home of a user."""
 _OF_EVERY_PLATFORM = ("typing_indicator", "channel_prompts", "channel_overrides")
@@ -245,24 +255,24 @@ def field_of(name: str, key: str) -> str:
     return key if key in PLATFORM_FIELDS else _BY_VARIABLE.get(key, key)
 
 
-@cache
-def _fields(platforms: frozenset[str]) -> dict[str, str]:
-    """The variables that every platform has, and whose they are."""
-    variables = {
-        variable: platform
-        for platform in platforms
-        for knob in PLATFORM_FIELDS.values()
-        for variable in platform_variables(platform, knob.about.env)
-    }
-    return variables | {platform_variable(platform, "token"): platform for platform in platforms}
+def _is_field(variable: str, platform: str) -> bool:
+    """Whether it says what a field of the platform's block says."""
+    fields = (platform_variables(platform, knob.about.env) for knob in PLATFORM_FIELDS.values())
+    return variable == platform_variable(platform, "token") or any(variable in names for names in fields)
 
 
 def platform_of(variable: str, platforms: Iterable[str], also: Collection[str] = ()) -> str:
     """The platform that a variable belongs to, if it is a field of its block, a credential or in `also`."""
     known = frozenset(platforms)
-    if variable in (own := _fields(known)):
-        return own[variable]
-    fits = [name for name in known if variable.startswith(f"{platform_prefix(name)}_")]
+    fits = [
+        name
+        for name in known
+        if variable.startswith((f"{platform_prefix(name)}_", f"{_VENDORS.get(name, platform_prefix(name))}_"))
+    ]
+    odd = [name for name in known if variable == _TOKENS.get(name) or variable in _HOMES.get(name, ())]
+    for name in (*fits, *odd):
+        if _is_field(variable, name):
+            return name
     if not fits or not (is_key_like(variable) or variable in also):
         return ""
     return max(fits, key=lambda name: len(platform_prefix(name)))

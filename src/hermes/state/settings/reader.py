@@ -14,7 +14,8 @@ from hermes.domain.entry_points import entry_points
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.providers import find_provider
 from hermes.domain.settings import settings as declared
-from hermes.domain.settings.budgets import Budget
+from hermes.domain.settings.agents import SUBAGENT
+from hermes.domain.settings.budgets import AgentBudget, Budget
 from hermes.domain.settings.declaring import NONE_LISTED, Secret, Section, is_section
 from hermes.domain.settings.egress import BrokeredSecret
 from hermes.domain.settings.fallback import FallbackEntry, PoolSettings
@@ -26,6 +27,7 @@ from hermes.domain.settings.manner import (
     ReasoningOverride,
     RuntimeFooter,
 )
+from hermes.domain.settings.mcp import MCP_NAME, McpServer
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.settings.providers import ProviderModel, ProviderSettings
 from hermes.domain.settings.skills import PlatformSkills
@@ -39,6 +41,7 @@ from hermes.state.settings.names import (
     LATER,
     PLATFORM_FIELDS,
     PLATFORM_KEYS,
+    VERSION_KEY,
     field_of,
     is_key_like,
     is_later,
@@ -52,17 +55,17 @@ API_SERVER = "api_server"
 _HTTP_KEYS = own_keys(API_SERVER, ())
 _TABLES = """agents auxiliary budgets models providers platforms quick_commands reset_by_type
     reset_by_platform routes platform_toolsets fallback_providers
-    credential_pool_strategies"""
+    credential_pool_strategies mcp_servers"""
 TABLES = tuple(_TABLES.split())
 """Settings that hold any number of sections, in the order of reading: others name agents."""
-_VOIDED = frozenset(("models", "quick_commands", "auxiliary", "providers"))
+_VOIDED = frozenset(("models", "quick_commands", "auxiliary", "providers", "mcp_servers"))
 _LIMITS = frozenset(
     knob.name
     for section in (declared.Settings, PlatformSettings, *values.sections(declared.Settings).values())
     for knob in values.knobs(section).values()
     if knob.about.instead is not None
 ) | {"platform_toolsets"}
-_OLDER_KINDS = {"dm": "private", "forum": "thread"}
+OLDER_KINDS = {"dm": "private", "forum": "thread"}
 _SHORT: dict[type, str] = {
     Personality: "system_prompt",
     PlatformHint: "append",
@@ -74,7 +77,7 @@ _SHORT: dict[type, str] = {
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _SECRET_HEADERS = frozenset({"Authorization", "authorization", "Cookie", "cookie"})
 _CAPITAL = re.compile("(?<=[a-z0-9])[A-Z]")
-_OLDER_PROVIDER_KEYS = {
+OLDER_PROVIDER_KEYS = {
     "url": "base_url",
     "api": "base_url",
     "default_model": "model",
@@ -181,6 +184,7 @@ class SettingsReader:
             BrokeredSecret: self.brokered,
             Budget: self.budget,
             PoolSettings: self.pool,
+            McpServer: self.mcp_server,
             Personality: partial(self.plain_entry, Personality),
             PlatformHint: partial(self.of_platform, PlatformHint),
             PlatformDisplay: partial(self.of_platform, PlatformDisplay),
@@ -200,7 +204,7 @@ class SettingsReader:
                 self.unknown(name, line, siblings)
         if "default_agent" in given:
             line = root.pairs["default_agent"][0]
-            if not self.is_agent("default_agent", line, given["default_agent"]):
+            if not self.is_agent("default_agent", line, given["default_agent"], speaks=True):
                 del given["default_agent"]
         for name, secret in given["security"].broker.items() if "security" in given else ():
             for agent in {*secret.agents} - {"*", *NONE_LISTED}:
@@ -258,21 +262,34 @@ class SettingsReader:
             message = f"An agent cannot be called “{one_line(name)}”."
             self.findings.problem(line, message, f"Use {declared.NAME_RULE}; some are reserved.")
             return None
-        before = self.findings.count
+        before, pairs = self.findings.count, dict(node.pairs) if isinstance(node, YamlMapping) else {}
+        if "toolsets" in pairs and "enabled_toolsets" not in pairs:
+            pairs["enabled_toolsets"] = pairs.pop("toolsets")
+        at_line, budget = pairs.pop("budget", (line, None))
+        if isinstance(node, YamlMapping):
+            node = YamlMapping(pairs=pairs, line=node.line)
         agent = self.section(declared.HostedAgent, node, path)
-        toolsets = isinstance(node, YamlMapping) and any("toolset" in key for key in node.pairs)
-        if toolsets and self.findings.count > before:
+        if any("toolset" in key for key in pairs) and self.findings.count > before:
             # "All toolsets" is the default; a list that cannot be read must not give an agent more.
             agent = replace(agent, enabled_toolsets=("none",))
+        if budget is not None:
+            agent = replace(agent, budget=self.own_budget(at_line, budget, f"{path}.budget"))
+        if agent.mode == SUBAGENT and name == MAIN_AGENT:
+            self.findings.problem(line, f"The agent main cannot be a {SUBAGENT}.", "Remove its mode.")
+            agent = replace(agent, mode="all")
         if agent.home_dir and name == MAIN_AGENT:
             self.findings.problem(line, "The agent main lives in the home itself.", "Remove its home_dir.")
         self.agents[name] = agent
         return name, agent
 
-    def is_agent(self, path: str, line: int, name: str) -> bool:
-        """Whether it is the name of an agent; if not, a problem."""
+    def is_agent(self, path: str, line: int, name: str, *, speaks: bool = False) -> bool:
+        """Whether it is the name of an agent, that people may speak with if it must; if not, a problem."""
         if name in (MAIN_AGENT, *self.agents):
-            return True
+            alone = name in self.agents and self.agents[name].mode == SUBAGENT
+            if speaks and alone:
+                message = f"{path} names the agent “{name}”, a {SUBAGENT}, which people do not reach."
+                self.findings.problem(line, message, f"Set agents.{name}.mode to all, or name another agent.")
+            return not (speaks and alone)
         meant = nearest(name, [*self.agents, MAIN_AGENT])
         message = f"{path} names the agent “{one_line(name)}”, which is not declared."
         hint = f"Did you mean “{meant}”?" if meant else "Declare it under `agents:`."
@@ -329,7 +346,7 @@ class SettingsReader:
     def snake_case(self, node: YamlMapping, path: str) -> Iterator[tuple[str, tuple[int, YamlNode]]]:
         """Keys as `base_url`, also where they are written as `baseUrl`; `api` and `url` are older names."""
         for key, (line, child) in node.pairs.items():
-            own = _OLDER_PROVIDER_KEYS.get(key) or _CAPITAL.sub(lambda match: "_" + match[0].lower(), key)
+            own = OLDER_PROVIDER_KEYS.get(key) or _CAPITAL.sub(lambda match: "_" + match[0].lower(), key)
             if own != key and own in values.specs(ProviderSettings):
                 self.findings.note(
                     line, f"{one_line(path)}.{one_line(key)} is read as {own}.", f"Write {own}."
@@ -343,7 +360,7 @@ class SettingsReader:
     def reset(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
         by_type = path.startswith("reset_by_type.")
         known = [kind.value for kind in SourceKind] if by_type else sorted(self.platforms)
-        own = _OLDER_KINDS.get(name, name)
+        own = OLDER_KINDS.get(name, name)
         platform, at, account = own.partition("@")
         if platform not in known or (at and by_type):
             self.unknown(path, line, known)
@@ -404,6 +421,15 @@ class SettingsReader:
             hint = "Write {person: '*', per: day, dollars: 2}; tokens and calls can be limited, too."
             self.findings.problem(line, f"{one_line(path)} limits neither dollars, tokens nor calls.", hint)
         return name, made if self.findings.count == before else replace(made, calls=0)
+
+    def own_budget(self, line: int, node: YamlNode, path: str) -> AgentBudget:
+        """That of an agent, as `budget`."""
+        before = self.findings.count
+        made = self.section(AgentBudget, node, path)
+        if made.of("") is None and self.findings.count == before:
+            hint = "Write {per: day, dollars: 2}; tokens and calls can be limited, too."
+            self.findings.problem(line, f"{one_line(path)} limits neither dollars, tokens nor calls.", hint)
+        return made if self.findings.count == before else replace(made, calls=0)
 
     def plugin_options(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
         if not isinstance(node, YamlMapping):
@@ -474,6 +500,23 @@ class SettingsReader:
         inner = YamlMapping(pairs={"strategy": (line, node)}, line=line)
         return spec.id if spec else name, self.section(PoolSettings, inner, path)
 
+    def mcp_server(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
+        before = self.findings.count
+        server = self.section(McpServer, node, path)
+        if self.findings.count > before:
+            return None
+        if not MCP_NAME.fullmatch(name):
+            message = f"An MCP server cannot be called “{one_line(name)}”."
+            self.findings.problem(line, message, "Use letters, digits, “-” and single “_”, at most 32.")
+            return None
+        if bool(server.command) == bool(server.url):
+            hint = "Give it a command or a url, and not both."
+            self.findings.problem(line, f"{one_line(path)} does not say which server it is.", hint)
+            return None
+        for agent in {*server.agents} - {*NONE_LISTED}:
+            self.is_agent(f"{path}.agents", line, agent)
+        return name, server
+
     # --- routes
 
     def routes(self, node: YamlNode, path: str) -> tuple[declared.Route, ...]:
@@ -491,7 +534,7 @@ class SettingsReader:
         pairs = node.pairs if isinstance(node, YamlMapping) else {}
         lacks = [name for name in ("match", "agent") if name not in pairs or _is_blank(pairs[name][1])]
         if isinstance(given.get("agent"), str):
-            self.is_agent(f"{path}.agent", pairs["agent"][0], given["agent"])
+            self.is_agent(f"{path}.agent", pairs["agent"][0], given["agent"], speaks=True)
         if self.findings.count == before and lacks:
             remedy = "Write {match: {…}, agent: …}."
             self.findings.problem(node.line, f"{path} has no {lacks[-1]}.", remedy)
@@ -621,6 +664,8 @@ class SettingsReader:
         label = one_line(path)
         if any(stop.line == line or f"“{label}." in stop.message for stop in self.findings.stops):
             return
+        if path == VERSION_KEY:
+            return  # `state/settings/migration.py` says what it means
         if is_later(path):
             self.findings.note(line, f"“{label}” is known, but not used yet.")
             return

@@ -55,7 +55,7 @@ NARROWING: Mapping[str, UnsupportedLimit] = {
 """By dotted name; one covers everything below it."""
 _TOOLSETS = ("toolsets", "enabled_toolsets", "disabled_toolsets", "platform_toolsets")
 OF_ONE: Mapping[str, Mapping[str, UnsupportedLimit]] = {
-    "agents": {"approvals": _FOR_ALL, "platform_toolsets": _ABOVE},
+    "agents": {"backend": _BACKEND, "platform_toolsets": _ABOVE},
     "platforms": {"approvals": _FOR_ALL, **dict.fromkeys(_TOOLSETS, _ABOVE)},
 }
 """Further ones that narrow nothing where they stand for one agent or one platform."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import NODEFAULT, Struct
 
+from hermes.domain.job import quiet_until
 from hermes.domain.pattern_size import why_too_large
 from hermes.domain.settings.declaring import DeclaredSetting, Secret, Section, SettingDoc, is_section
 from hermes.domain.text import one_line, plain_braces
@@ -27,6 +28,7 @@ _FORMS = {
     "url": "an address that begins with http:// or https://",
     "timezone": "a time zone that this machine knows",
     "patterns": "a list of regular expressions",
+    "hours": "hours like 22:00-07:00",
     "json": "`name: value` lines",
 }
 
@@ -169,6 +171,8 @@ def _converted(knob: SettingSpec, text: str) -> Any:
         raise ValueError(text)
     if knob.about.form == "json" and not isinstance(json.loads(text), dict):
         raise ValueError(text)
+    if knob.about.form == "hours":
+        quiet_until(text)
     if knob.about.form == "timezone":
         from zoneinfo import ZoneInfo
 

@@ -3,26 +3,26 @@ decides; nothing here does, for patterns neither catch everything nor mean what 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
 from hermes.domain.injection import Scan, findings
+from hermes.domain.late_pattern import late_pattern
 from hermes.domain.text import one_line
 from hermes.state.skills.package import SkillPackage
 
-_SCRIPT = re.compile(r"\.(?:py|sh|bash|zsh|js|mjs|ts|rb|pl|ps1|bat|cmd|php|lua|go|rs)$")
-_HOST = re.compile(r"\b(?:https?|ftp|wss?)://([A-Za-z0-9.-]{1,200})")
+_SCRIPT = late_pattern(r"\.(?:py|sh|bash|zsh|js|mjs|ts|rb|pl|ps1|bat|cmd|php|lua|go|rs)$")
+_HOST = late_pattern(r"\b(?:https?|ftp|wss?)://([A-Za-z0-9.-]{1,200})")
 _ODD = (
-    ("runs what it downloads", re.compile(r"\b(?:curl|wget)\b[^|]{0,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")),
-    ("acts as root", re.compile(r"\bsudo\b")),
-    ("deletes whole folders", re.compile(r"\brm\s+-\w{0,5}[rR]\w{0,5}f|\bshutil\.rmtree\b")),
-    ("reads keys or credentials", re.compile(r"~/\.ssh|\.aws/|\.netrc|id_(?:rsa|ed25519)|\.env\b")),
-    ("reads the environment", re.compile(r"\bos\.environ\b|\bprocess\.env\b|\bprintenv\b")),
-    ("hides what it runs", re.compile(r"\bbase64\s+(?:-d|--decode)|\beval\s*\(|\bexec\s*\(")),
-    ("opens connections", re.compile(r"\bnc\s+-|/dev/tcp/|\bsocket\.socket\b")),
-    ("installs programs", re.compile(r"\b(?:pip3?|npm|apt(?:-get)?|brew|cargo|gem)\s+install\b")),
+    ("runs what it downloads", late_pattern(r"\b(?:curl|wget)\b[^|]{0,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")),
+    ("acts as root", late_pattern(r"\bsudo\b")),
+    ("deletes whole folders", late_pattern(r"\brm\s+-\w{0,5}[rR]\w{0,5}f|\bshutil\.rmtree\b")),
+    ("reads keys or credentials", late_pattern(r"~/\.ssh|\.aws/|\.netrc|id_(?:rsa|ed25519)|\.env\b")),
+    ("reads the environment", late_pattern(r"\bos\.environ\b|\bprocess\.env\b|\bprintenv\b")),
+    ("hides what it runs", late_pattern(r"\bbase64\s+(?:-d|--decode)|\beval\s*\(|\bexec\s*\(")),
+    ("opens connections", late_pattern(r"\bnc\s+-|/dev/tcp/|\bsocket\.socket\b")),
+    ("installs programs", late_pattern(r"\b(?:pip3?|npm|apt(?:-get)?|brew|cargo|gem)\s+install\b")),
 )
 _MOST = 12
 _LONGEST_LINE = 2000

@@ -11,13 +11,16 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.domain.errors import UserError
+from hermes.domain.late_pattern import late_pattern
 from hermes.domain.skill import LONGEST_DESCRIPTION, LONGEST_NAME, check_name, slug
 from hermes.domain.text import one_line
 
 LARGEST = 256 * 1024
-_FENCE = re.compile(r"\A\ufeff?\s*---[ \t]*\r?\n(.*?)\r?\n?^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_SIMPLE = re.compile(r"([A-Za-z][\w-]*):[ \t]+([^\s\"'\[\]{}>|&*!%@`#,?-][^#]*?)[ \t]*")
-_UNQUOTED = re.compile(r"^([A-Za-z][\w-]*):[ \t]+(?![\"'\[{>|])(.*:(?:[ \t].*)?)$")
+_FENCE = late_pattern(
+    r"\A\ufeff?\s*---[ \t]*\r?\n(.*?)\r?\n?^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
+)
+_SIMPLE = late_pattern(r"([A-Za-z][\w-]*):[ \t]+([^\s\"'\[\]{}>|&*!%@`#,?-][^#]*?)[ \t]*")
+_UNQUOTED = late_pattern(r"^([A-Za-z][\w-]*):[ \t]+(?![\"'\[{>|])(.*:(?:[ \t].*)?)$")
 _MOST_WANTS = 20
 _LONGEST_HEAD = 16 * 1024
 _NESTING, _MOST_NESTED = ("[", "{", "- ", "? ", ": "), 500

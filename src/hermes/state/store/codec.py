@@ -1,5 +1,6 @@
 """Records and other words as JSON, tagged by kind. Additive: unknown fields are ignored, missing ones
-take their defaults, so old rows stay readable and a kind's name never changes its meaning."""
+take their defaults, so old rows stay readable and a kind's name never changes its meaning. Words that every
+turn stores leave out what is as usual: their defaults never change."""
 
 from __future__ import annotations
 

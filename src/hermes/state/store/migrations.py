@@ -324,6 +324,15 @@ FLUSHES = (
     "CREATE INDEX flushes_wanted ON flushes (n) WHERE wanted IS NOT NULL",
 )
 
+CHECKPOINTS = (
+    """CREATE TABLE checkpoints (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, session TEXT NOT NULL, turn TEXT NOT NULL,
+        root TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, label TEXT NOT NULL, at REAL NOT NULL,
+        UNIQUE (agent, turn))""",
+    "CREATE INDEX checkpoints_root ON checkpoints (root, id)",
+    "CREATE INDEX checkpoints_session ON checkpoints (session)",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -346,6 +355,7 @@ MIGRATIONS = (
     Migration(number=20, oldest=19, statements=MEMORY),
     Migration(number=21, oldest=19, statements=TRACES),
     Migration(number=22, oldest=19, statements=FLUSHES),
+    Migration(number=23, oldest=19, statements=CHECKPOINTS),
 )
 NEWEST = MIGRATIONS[-1].number
 

@@ -9,6 +9,7 @@ import shutil
 import stat
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,8 +26,10 @@ from hermes.state.store.care.walfile import has_log
 from hermes.state.store.every_agent import WideDb
 from hermes.state.store.migrations import DamagedDatabase, check_version, migrate
 from hermes.state.store.table import Db, Row
+from hermes.state.store.tables.agent_rows import AgentRowsTable
 from hermes.state.store.tables.budgets import BudgetsTable
 from hermes.state.store.tables.channels import DirectoryTable, OverheardTable
+from hermes.state.store.tables.checkpoints import CheckpointsTable
 from hermes.state.store.tables.compressions import CompressionsTable
 from hermes.state.store.tables.flushes import FlushesTable
 from hermes.state.store.tables.gateway import FactsTable, LeasesTable, RecoveryTable
@@ -94,23 +97,27 @@ class StoreOptions(Struct, frozen=True, kw_only=True):
 
 
 DEFAULTS = StoreOptions()
+_MOST_SCOPES = 64
+"""Of so many agents the tables are kept; they are made again at once."""
 _BLOCK = 1000
 _LAST_NUMBER = """SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = ?), 0),
     coalesce((SELECT max(n) FROM {table}), 0))"""
 
 
 class SqliteDb:
-    """A connection as the table families see it."""
+    """A connection as the table families see it. Statements are `kept` for the next time."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, *, kept: bool = True) -> None:
         self.connection = connection
-        self._execute = connection.execute
+        self._execute = connection.execute if kept else partial(connection.execute, can_cache=False)
         self._tables: dict[AgentId, Tx] = {}
         self._blocks: dict[str, range] = {}
 
     def tx(self, agent: AgentId) -> Tx:
         tx = self._tables.get(agent)
         if tx is None:
+            if len(self._tables) >= _MOST_SCOPES:
+                self._tables.clear()
             tx = self._tables[agent] = tables_of(self, agent)
         return tx
 
@@ -153,6 +160,7 @@ def tables_of(db: Db, agent: AgentId) -> Tx:
     """The table families of one connection, scoped to one agent, or to `EVERY_AGENT`."""
     own = WideDb(db) if agent == EVERY_AGENT else db
     return Tx(
+        scoped=partial(tables_of, db),
         inbox=InboxTable(db),
         turns=TurnsTable(own, agent),
         journal=JournalTable(own, agent),
@@ -163,6 +171,7 @@ def tables_of(db: Db, agent: AgentId) -> Tx:
         questions=QuestionsTable(own, agent),
         compressions=CompressionsTable(own, agent),
         flushes=FlushesTable(own, agent),
+        checkpoints=CheckpointsTable(own, agent),
         grants=GrantsTable(own, agent),
         requests=RequestsTable(own, agent),
         jobs=JobsTable(own, agent),
@@ -182,6 +191,7 @@ def tables_of(db: Db, agent: AgentId) -> Tx:
         memory=MemoryTable(own, agent),
         notes=PersonNotesTable(own, agent),
         traces=TracesTable(own, agent),
+        rows=AgentRowsTable(db, agent),
     )
 
 
@@ -230,8 +240,9 @@ def open_current(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteD
     db = connect(path, options)
     try:
         db.run("BEGIN IMMEDIATE")
-        migrate(db, str(path))
+        migrate(SqliteDb(db.connection, kept=False), str(path))
         db.run("COMMIT")
+        db.connection.release_memory()  # a new file took much, and its pages are not needed again soon
     except BaseException:
         db.connection.close()
         raise

@@ -28,7 +28,7 @@ from hermes.stream.fold.answer import chat_usage
 from hermes.stream.fold.failures import is_lost
 from hermes.stream.fold.questions import action_text, choices, for_people
 from hermes.stream.fold.steps import SAID_AGAIN, RemainingText, Steps
-from hermes.stream.fold.tool_lines import emoji, preview
+from hermes.stream.fold.tool_lines import emoji, preview, shown_arguments
 
 
 class ChatChunks(Steps[bytes]):
@@ -150,15 +150,18 @@ class ChatChunks(Steps[bytes]):
     def _tool_began(self, call: ToolCall) -> bytes:
         return self._progress(call, "running")
 
+    def _child_worked(self, call: ToolCall, text: str) -> bytes:
+        return self._progress(call, "running", text.strip())
+
     def _tool_ended(self, call: ToolCall, result: ToolFinished, seconds: float | None) -> bytes:
         return b"" if seconds is None else self._progress(call, "completed")
 
-    def _progress(self, call: ToolCall, status: str) -> bytes:
+    def _progress(self, call: ToolCall, status: str, label: str = "") -> bytes:
         return self._beside(
             "hermes.tool.progress",
             tool=call.name,
             emoji=emoji(call.name),
-            label=preview(call.arguments) or call.name,
+            label=label or preview(shown_arguments(call)) or call.name,
             toolCallId=call.id,
             status=status,
         )

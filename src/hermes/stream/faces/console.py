@@ -108,6 +108,10 @@ class Console(Steps[str]):
         self._open_tool, self._at_start = call.id, False
         return written
 
+    def _child_worked(self, call: ToolCall, text: str) -> str:
+        self._open_tool = None
+        return self._line(f"  ↳ {text}", _DIM) if self._show_tools else ""
+
     def _tool_ended(self, call: ToolCall, result: ToolFinished, seconds: float | None) -> str:
         if not self._show_tools:
             return ""

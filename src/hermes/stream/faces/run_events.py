@@ -26,7 +26,7 @@ from hermes.stream.fold.answer import answer_text, usage_named
 from hermes.stream.fold.failures import failure_facts
 from hermes.stream.fold.questions import action_text, choices, for_people
 from hermes.stream.fold.steps import RemainingText, Steps, thoughts_of
-from hermes.stream.fold.tool_lines import ToolState, is_internal, preview, tool_state
+from hermes.stream.fold.tool_lines import ToolState, is_internal, preview, shown_arguments, tool_state
 
 
 class RunEvents(Steps[bytes]):
@@ -100,8 +100,11 @@ class RunEvents(Steps[bytes]):
     # --- calls, questions, the end ---
 
     def _tool_began(self, call: ToolCall) -> bytes:
-        shown = preview(call.arguments)
+        shown = preview(shown_arguments(call))
         return self._event("tool.started", tool=call.name, preview=shown, tool_call_id=call.id)
+
+    def _child_worked(self, call: ToolCall, text: str) -> bytes:
+        return self._event_at(self._now(), "subagent.progress", tool_call_id=call.id, text=text.strip())
 
     def _tool_ended(self, call: ToolCall, result: ToolFinished, seconds: float | None) -> bytes:
         state = tool_state(result)
@@ -167,8 +170,8 @@ def _is_shown(record: Record) -> bool:
     match record:
         case ModelSaid(text=text):
             return bool(without_thoughts(text).strip())
-        case ToolStarted(name=name):
-            return not is_internal(name)
+        case ToolStarted(name=name, inside=words):
+            return not (words or is_internal(name))
         case Asked():
             return for_people(record)
         case _:

@@ -16,7 +16,7 @@ from hermes.stream.fold.answer import answer_text, usage_named
 from hermes.stream.fold.failures import failure_facts
 from hermes.stream.fold.questions import action_text, choices
 from hermes.stream.fold.steps import Steps
-from hermes.stream.fold.tool_lines import ToolState, preview, tool_state
+from hermes.stream.fold.tool_lines import ToolState, preview, shown_arguments, tool_state
 
 
 class SessionEvents(Steps[bytes]):
@@ -50,7 +50,8 @@ class SessionEvents(Steps[bytes]):
         return self._event(event, message_id=self._run, tool_call_id=call.id, tool_name=call.name, **data)
 
     def _tool_began(self, call: ToolCall) -> bytes:
-        return self._tool("tool.started", call, preview=preview(call.arguments), args=call.arguments)
+        shown = shown_arguments(call)
+        return self._tool("tool.started", call, preview=preview(shown), args=shown)
 
     def _tool_printed(self, call: ToolCall, text: str) -> bytes:
         return self._tool("tool.progress", call, delta=text)

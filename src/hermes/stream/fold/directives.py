@@ -7,6 +7,8 @@ import re
 
 from msgspec import Struct
 
+from hermes.domain.late_pattern import late_pattern
+
 _CODE = r"```.*?(?:```|\Z)|`[^`\n]*(?:`|\Z)"
 _PATH = r"""(?:"[^"\n]*(?:"|\Z)|'[^'\n]*(?:'|\Z)|`[^`\n]*(?:`|\Z)|(?:~?/|[A-Za-z]:[\\/])\S*)"""
 _DIRECTIVE = rf"""(?:\[\[(?:[a-z]+_)+[a-z]+\]\]|(?<![\w"])MEDIA:[ \t]?{_PATH})"""
@@ -15,13 +17,13 @@ _ENDING = r"\.[A-Za-z]\w{0,7}"
 # A path with blanks: on a line of its own, up to an ending of a file name that is the line's end.
 _SPACED = rf"""(?:{_ROOT}(?:(?!{_ENDING}\s|MEDIA:|\[\[)[^\n"'`])*{_ENDING}(?=[ \t]*(?:\n|\Z)))"""
 _LINE_DIRECTIVE = rf"""(?:(?<![\w"])MEDIA:[ \t]?{_SPACED}|{_DIRECTIVE})"""
-_DIRECTIVES = re.compile(
+_DIRECTIVES = late_pattern(
     rf"({_CODE})|(?:(?<=\n)|\A)(?P<line>(?:[ \t]{{0,8}}{_LINE_DIRECTIVE})+)[ \t]*(?:\n|\Z)"
     rf"|(?:[ \t]{{0,8}}{_DIRECTIVE})+",
     re.DOTALL,
 )
-_GROWING_PATH = re.compile(rf"(?:(?<=\n)|\A)[ \t]{{0,8}}MEDIA:[ \t]?{_ROOT}[^\n]*\Z")
-_UNFINISHED_DIRECTIVE = re.compile(
+_GROWING_PATH = late_pattern(rf"(?:(?<=\n)|\A)[ \t]{{0,8}}MEDIA:[ \t]?{_ROOT}[^\n]*\Z")
+_UNFINISHED_DIRECTIVE = late_pattern(
     r"""(?:\[(?:\[(?:[a-z_]*\]?)?)?|(?<![\w"])M(?:E(?:D(?:I(?:A(?::[ \t]?(?:~|[A-Za-z]:?)?)?)?)?)?)?)\Z"""
 )
 _TAIL = 64

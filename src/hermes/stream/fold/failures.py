@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from hermes.domain.errors import FaultKind
 from hermes.domain.event import Failed, Stopped, TurnEnd
+from hermes.domain.late_pattern import late_pattern
 from hermes.domain.turn import CLIENT_GONE
 from hermes.domain.word import replace
 
@@ -25,7 +26,7 @@ def _facts(status: int, code: str, message: str) -> FailureFacts:
     return FailureFacts(status=status, code=code, message=message)
 
 
-_ADDRESS = re.compile(
+_ADDRESS = late_pattern(
     r"[a-z][a-z0-9+.-]*://\S+"  # a URL
     r"|\[[0-9a-f:.]*:[0-9a-f:.]*\](?::\d+)?|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?"  # an IP address
     r"|\b(?:localhost\b|[a-z0-9-]+(?:\.[a-z0-9-]+)+(?=:\d))(?::\d+)?"  # a host with its port

@@ -195,6 +195,7 @@ class Steps(Generic[Out]):
         self._calls: dict[CallId, ToolCall] = {}
         self._unsettled: set[CallId] = set()
         self._began: dict[CallId, float] = {}
+        self._delegated: set[CallId] = set()
 
     def see(self, item: FeedItem) -> Out:
         match item:
@@ -214,7 +215,10 @@ class Steps(Generic[Out]):
                 return self._voided(self._shown.reset())
             case ToolOutput(call=id, text=text):
                 call = self._calls[id] if id in self._began else None
-                return self._tool_printed(call, text) if call and self._shows(call) else self._nothing
+                if call is None or not self._shows(call):
+                    return self._nothing
+                by_child = id in self._delegated
+                return self._child_worked(call, text) if by_child else self._tool_printed(call, text)
             case ThoughtDelta(text=text):
                 return self._think(self._shown.thought_beside(text))
             case Retrying():
@@ -228,6 +232,8 @@ class Steps(Generic[Out]):
         match record:
             case ModelSaid():
                 return self._close_call(record)
+            case ToolStarted(inside=words) if words:
+                return self._nothing
             case ToolStarted(call=id, name=name):
                 call = self._calls.setdefault(id, ToolCall(id=id, name=name, arguments=""))
                 self._began[id] = at
@@ -235,7 +241,7 @@ class Steps(Generic[Out]):
             case ToolFinished():
                 return self._settle(record, at)
             case Asked():
-                return self._ask(record)
+                return self._ask(record, at)
             case Answered(question=question):
                 return self._answered(record, self._questions.pop(question, None))
             case Finished() | Failed() | Stopped():
@@ -285,13 +291,18 @@ class Steps(Generic[Out]):
             return self._nothing
         return self._tool_ended(call, result, None if began is None else at - began)
 
-    def _ask(self, asked: Asked) -> Out:
+    def _ask(self, asked: Asked, at: float) -> Out:
         self._questions[asked.question] = asked
         call = self._calls.get(asked.call) if asked.call else None
         if call is not None and asked.kind is not QuestionKind.APPROVAL:
             self._unsettled.discard(call.id)
         if for_people(asked):
             return self._people_asked(asked, call)
+        if asked.kind is QuestionKind.CHILD and call is not None and call.id not in self._began:
+            # From here on it is a call that runs, whoever works for it.
+            self._began[call.id] = at
+            self._delegated.add(call.id)
+            return self._tool_began(call) if self._shows(call) else self._nothing
         if asked.kind is not QuestionKind.CLIENT_TOOL or call is None:
             return self._nothing
         return self._client_asked(asked, call, not self._unsettled)
@@ -352,6 +363,10 @@ class Steps(Generic[Out]):
 
     def _tool_printed(self, call: ToolCall, text: str) -> Out:
         return self._nothing
+
+    def _child_worked(self, call: ToolCall, text: str) -> Out:
+        """A child that the call waits for has taken a step."""
+        return self._tool_printed(call, text)
 
     def _tool_ended(self, call: ToolCall, result: ToolFinished, seconds: float | None) -> Out:
         """A call has its result; without `seconds` it never began."""

@@ -34,11 +34,13 @@ class ToolState(StrEnum):
 
 
 class ToolLine(Struct, frozen=True, kw_only=True):
-    """One call of the turn; a later record of the same call changes its state, never its place."""
+    """One call of the turn; a later record of the same call changes its state, never its place. `below` are
+    the last steps of children that work for it."""
 
     seq: int
     call: ToolCall
     state: ToolState
+    below: tuple[str, ...] = ()
 
 
 _EMOJI = {
@@ -61,8 +63,22 @@ _EMOJI = {
     "web": "🌐",
     "write": "✏️",
 }
-_TELLING = ("command", "path", "file_path", "query", "url", "pattern", "code", "prompt", "text", "name")
+_TELLING = (
+    "command",
+    "path",
+    "file_path",
+    "query",
+    "url",
+    "pattern",
+    "code",
+    "prompt",
+    "text",
+    "goal",
+    "name",
+)
 _MOST_LINES = 6
+_TYPED = "browser_type"
+"""What it types may be a password: it is shown nowhere."""
 
 
 def is_internal(tool: str) -> bool:
@@ -87,9 +103,19 @@ def preview(arguments: str, limit: int = 48) -> str:
     return one_line(next(telling, None) or next(others, ""), limit)
 
 
+def shown_arguments(call: ToolCall) -> str:
+    """The arguments of a call without what is typed into a page; what cannot be read is not shown at all."""
+    if call.name != _TYPED:
+        return call.arguments
+    try:
+        return json.dumps({"ref": str(json.loads(call.arguments)["ref"])})
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return "{}"
+
+
 def plain_line(call: ToolCall) -> str:
     """`read_file notes.txt`, for doors without markup."""
-    return f"{call.name} {preview(call.arguments)}".rstrip()
+    return f"{call.name} {preview(shown_arguments(call))}".rstrip()
 
 
 def tool_state(finished: ToolFinished) -> ToolState:
@@ -101,12 +127,13 @@ def tool_state(finished: ToolFinished) -> ToolState:
 def chat_line(tool: ToolLine, progress: ProgressLevel, length: int = 0) -> str:
     """How one call looks in a chat, as markdown, with so much of its arguments (0: as is usual). This is the
     one place that decides it."""
-    name, arguments = tool.call.name, tool.call.arguments
+    name, arguments = tool.call.name, shown_arguments(tool.call)
     whole = progress is ProgressLevel.VERBOSE
     shown = one_line(arguments, length or 200) if whole else preview(arguments, length or 48)
     words = f"{name} {shown}".rstrip().replace("`", "'")
     state = "" if tool.state is ToolState.RUNNING else f" {tool.state.value}"
-    return f"{emoji(name)} `{words}` …{state}"
+    below = "".join(f"\n↳ `{one_line(step, 80)}`" for step in tool.below).replace("``", "'")
+    return f"{emoji(name)} `{words}` …{state}{below}"
 
 
 def chat_lines(tools: Iterable[ToolLine], progress: ProgressLevel, length: int = 0) -> str:

@@ -8,6 +8,7 @@ from itertools import groupby
 from msgspec import Struct
 
 from hermes.domain.event import ModelSaid, Retrying, ToolFinished, TurnEnd
+from hermes.domain.ids import CallId
 from hermes.domain.tool import ToolCall
 from hermes.domain.word import replace
 from hermes.stream.fold.directives import is_silence, may_be_silence, without_directives
@@ -29,6 +30,7 @@ class Fold(Steps[None]):
     def __init__(self) -> None:
         super().__init__(None, show_internal=True)
         self._blocks: list[TextEntry | ToolLine] = []
+        self._steps: dict[CallId, dict[str, str]] = {}
         self._continues = False
         self._wait = ""
         self._wait_since: tuple[int, int] = (0, 0)
@@ -98,13 +100,20 @@ class Fold(Steps[None]):
     def _tool_began(self, call: ToolCall) -> None:
         self._mark(call, ToolState.RUNNING)
 
+    def _child_worked(self, call: ToolCall, text: str) -> None:
+        """Of each child the last step is shown."""
+        who = text.partition(" ")[0] if text.startswith("[") else ""
+        self._steps.setdefault(call.id, {})[who] = text.strip()
+        self._mark(call, ToolState.RUNNING)
+
     def _tool_ended(self, call: ToolCall, result: ToolFinished, seconds: float | None) -> None:
         self._mark(call, tool_state(result))
 
     def _mark(self, call: ToolCall, state: ToolState) -> None:
         for place, block in enumerate(self._blocks):
             if isinstance(block, ToolLine) and block.call.id == call.id:
-                self._blocks[place] = replace(block, state=state)
+                steps = self._steps.get(call.id, {}) if state is ToolState.RUNNING else {}
+                self._blocks[place] = replace(block, state=state, below=tuple(steps.values()))
                 return
         self._blocks.append(ToolLine(seq=self.seq, call=call, state=state))
 

@@ -35,6 +35,14 @@ def read(text: str) -> md.Document:
     return _Reading(text).document()
 
 
+def block_starts(text: str) -> list[int]:
+    """The lines in which the blocks of a text begin that are not inside others."""
+    parser = _parser()
+    tokens: list[Token] = []
+    parser.block.parse(text, parser, {}, tokens)
+    return [group[0].map[0] for group in _top_level(tokens) if group[0].map is not None]
+
+
 @cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_DEPTH})

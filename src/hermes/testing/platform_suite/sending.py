@@ -18,6 +18,7 @@ from hermes.domain.ports.platform import (
     Fetches,
     History,
     Menu,
+    OutsideWindow,
     Platform,
     Previews,
     Reactions,
@@ -70,6 +71,7 @@ async def check_declared_abilities_are_there(make: MakeTestbed) -> None:
         assert able == bed.manifest.capabilities, "the manifest says otherwise"
         _same("edits", able.edits, isinstance(platform, Edits))
         _same("previews", able.preview_seconds > 0, isinstance(platform, Previews))
+        _same("a reply window", able.reply_window > 0, isinstance(platform, OutsideWindow))
         _same("deletes", able.deletes, isinstance(platform, Deletes))
         _same("history", able.history, isinstance(platform, History))
         _same("fetches", able.fetches, isinstance(platform, Fetches))
@@ -83,11 +85,12 @@ async def check_declared_abilities_are_there(make: MakeTestbed) -> None:
 
 async def check_sends_edits_deletes(make: MakeTestbed) -> None:
     async with _up(make) as (bed, platform):
-        receipt = await _send(platform, bed.chat, "first", "k1")
+        receipt = await _editable(bed, platform, "first", "k1")
         assert [one.text for one in bed.shown()] == ["first"]
         assert receipt.to == bed.chat and receipt.ref == bed.shown()[0].ref
         if isinstance(platform, Edits):
-            await platform.edit(receipt, Body(text="second"))
+            grows = platform.capabilities.edits_drafts_only
+            await platform.edit(receipt, Body(text="second", growing=grows))
             await platform.edit(receipt, Body(text="second"))
             assert [one.text for one in bed.shown()] == ["second"], "an edit is seen, and may be repeated"
         if isinstance(platform, History):
@@ -265,11 +268,12 @@ async def check_errors_of_edits_are_translated(make: MakeTestbed) -> None:
     async with _up(make) as (bed, platform):
         if not isinstance(platform, Edits):
             return
-        receipt = await _send(platform, bed.chat, "first", "k")
+        receipt = await _editable(bed, platform, "first", "k")
+        grows = platform.capabilities.edits_drafts_only
         for fault in sorted(bed.faults & {Fault.TOO_FAST, Fault.BROKEN, Fault.RESET}):
             bed.fail(fault)
             try:
-                await platform.edit(receipt, Body(text=f"with {fault.name}"))
+                await platform.edit(receipt, Body(text=f"with {fault.name}", growing=grows))
             except Unreachable as error:
                 assert fault not in FAST_FAULTS or error.after == bed.delay
             else:
@@ -318,6 +322,12 @@ async def _found(platform: History, to: Address, key: str) -> Receipt:
     while (found := await platform.find_sent(to, key)) is None:
         assert time.monotonic() < end, "it was sent and is not found"
     return found
+
+
+async def _editable(bed: Testbed, platform: Platform, text: str, key: str) -> Receipt:
+    """A message that can be edited, where any can."""
+    body = Body(text=text, growing=platform.capabilities.edits_drafts_only)
+    return await platform.send(bed.chat, body, key=key, reply_to=bed.answerable())
 
 
 async def _send(platform: Platform, to: Address, text: str, key: str) -> Receipt:

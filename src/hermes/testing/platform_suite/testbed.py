@@ -202,6 +202,10 @@ class Testbed(ABC):
     def shown(self, chat: Address | None = None) -> list[Shown]:
         """Messages of ours that people see, in the order they first appeared."""
 
+    def answerable(self) -> str | None:
+        """A message in the private chat that a draft answers, where drafts are shown only below one."""
+        return None
+
     def typing_chat(self) -> Address:
         """Where we are seen typing; not every service shows that everywhere."""
         return self.chat

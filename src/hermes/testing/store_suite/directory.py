@@ -34,6 +34,13 @@ async def check_a_chat_is_kept_with_its_last_name(open_store: OpenStore) -> None
         await store.write(lambda tx: tx.directory.note(replace(seen, name="Operations", seen_at=after(9001))))
         [first] = await store.read(lambda tx: tx.directory.channels(1))
         assert first.name == "Operations"
+        assert await store.read(lambda tx: tx.directory.seen(address("7"))) == after(9001)
+        await store.write(lambda tx: tx.directory.note(replace(first, seen_at=after(9002))))
+        assert await store.read(lambda tx: tx.directory.seen(address("7"))) == after(9001)
+        await store.write(lambda tx: tx.directory.note(replace(first, seen_at=after(9003)), exact=True))
+        assert await store.read(lambda tx: tx.directory.seen(address("7"))) == after(9003)
+        assert await store.read(lambda tx: tx.directory.seen(address("8", thread="1"))) is None
+        assert await store.read(lambda tx: tx.directory.seen(address("9"))) is None
 
 
 async def check_the_threads_of_a_chat_are_found(open_store: OpenStore) -> None:

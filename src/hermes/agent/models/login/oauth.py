@@ -5,10 +5,12 @@ what may work later, a timeout included, is `Unreachable`, and nobody may throw 
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -104,7 +106,7 @@ async def wait_for_tokens(login: DeviceLogin, code: LoginCode, *, sleep: Sleep, 
         else:
             if tokens is not None:
                 return tokens
-    raise UserError("Nobody typed in the code in time.", hint=f"Try again: hermes login {login.provider}")
+    raise UserError("Nobody typed in the code in time.", hint=f"Try again: {login.again}")
 
 
 async def _asked(login: DeviceLogin, code: LoginCode, now: Now) -> LoginTokens | None:
@@ -120,7 +122,7 @@ async def _asked(login: DeviceLogin, code: LoginCode, now: Now) -> LoginTokens |
         case "access_denied":
             raise UserError(f"{login.title} was told not to let us in.", hint="Say yes there to log in.")
         case "expired_token":
-            raise UserError("The code has expired.", hint=f"Try again: hermes login {login.provider}")
+            raise UserError("The code has expired.", hint=f"Try again: {login.again}")
         case _:
             raise _refusal(login, status, answer)
 
@@ -150,7 +152,13 @@ async def _polled(login: DeviceLogin, code: LoginCode, now: Now) -> LoginTokens 
 async def refresh_tokens(login: DeviceLogin, refresh: Secret, now: datetime) -> LoginTokens:
     """New tokens for a refresh token, which may be used up by this."""
     asked = {"grant_type": "refresh_token", "client_id": login.client_id}
+    asked |= {"resource": login.resource} if login.resource else {}
     headers: dict[str, str] = {}
+    if login.basic:
+        pair = f"{quote(login.client_id, safe='')}:{quote(login.client_secret, safe='')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    elif login.client_secret:
+        asked["client_secret"] = login.client_secret
     if login.refresh_header:
         headers[login.refresh_header] = refresh.reveal()
     else:
@@ -178,9 +186,7 @@ def _refusal(login: DeviceLogin, status: int, answer: Mapping[str, Any]) -> Exce
     error = _word(answer, "error") or _word(answer, "code")
     if status not in (400, 401) or not (error in _FINAL or error.startswith(_FINAL_START)):
         return Unreachable(f"{login.title} gives no access token now (HTTP {status}{_why(answer)})")
-    return NeedsLogin(
-        f"The login at {login.title} is not valid any more{_why(answer)}: hermes login {login.provider}"
-    )
+    return NeedsLogin(f"The login at {login.title} is not valid any more{_why(answer)}: {login.again}")
 
 
 async def _post(

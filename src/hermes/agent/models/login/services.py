@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from hermes.domain.credential import Credential
+
 
 class DeviceLogin(Struct, frozen=True, kw_only=True):
     """A login by a code that a person types in elsewhere (RFC 8628).
@@ -27,6 +29,15 @@ class DeviceLogin(Struct, frozen=True, kw_only=True):
     verification_url: str = ""
     poll_url: str = ""
     redirect_uri: str = ""
+    client_secret: str = ""
+    basic: bool = False
+    resource: str = ""
+    remedy: str = ""
+
+    @property
+    def again(self) -> str:
+        """The command that logs in anew."""
+        return self.remedy or f"hermes login {self.provider}"
 
 
 _OPENAI = "https://auth.openai.com"
@@ -59,6 +70,25 @@ LOGINS: dict[str, DeviceLogin] = {
 
 _CODEX_HOST = "chatgpt.com"
 _CLAIMS = "https://api.openai.com/auth"
+
+
+def login_of(credential: Credential) -> DeviceLogin | None:
+    """How a login is renewed: as it told itself, or by our table."""
+    client = credential.client
+    if client is None:
+        return LOGINS.get(credential.provider)
+    return DeviceLogin(
+        provider=credential.provider,
+        title=credential.label,
+        code_url="",
+        token_url=client.token_url,
+        client_id=client.client_id,
+        source="the login itself",
+        client_secret=client.client_secret.reveal(),
+        basic=client.basic,
+        resource=client.resource,
+        remedy=client.remedy,
+    )
 
 
 def account_headers(base_url: str, token: str) -> dict[str, str]:

@@ -15,9 +15,9 @@ from hermes.control.jobs.editing import LONGEST_NAME, LONGEST_PROMPT, JobAction,
 from hermes.control.jobs.wording import job_facts, run_facts
 from hermes.control.outbound.targets import LOCAL
 from hermes.control.people.routing import job_source
+from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, JobId
 from hermes.domain.job import Job, JobState
-from hermes.domain.text import one_line
 from hermes.domain.word import field_names, replace
 from hermes.entry.http.ask.addressee import agent_name, no_such_model, route_call
 from hermes.entry.http.site.admission import KeyScope
@@ -45,6 +45,9 @@ class JobOptions(msgspec.Struct, kw_only=True):
     no_agent: bool | None = None
     workdir: str | None = None
     attach_to_session: bool | None = None
+    notify_only: bool | None = None
+    quiet_hours: str | None = None
+    budget: str | None = None
 
 
 class NewJob(JobOptions, kw_only=True, forbid_unknown_fields=True):
@@ -104,6 +107,9 @@ class JobFacts(msgspec.Struct, kw_only=True):
     enabled_toolsets: list[str] | None
     workdir: str | None
     attach_to_session: bool
+    notify_only: bool
+    quiet_hours: str | None
+    budget: str | None
 
 
 class JobRunFacts(msgspec.Struct, kw_only=True):
@@ -164,7 +170,7 @@ async def make_job(call: HttpCall, body: NewJob) -> JobResponse:
         agent = call.agents[0]
     else:
         agent = await route_call(call, job_source(body.name, maker), body.prompt, maker)
-    if agent not in call.site.agents or not call.principal.sees(agent):
+    if not call.gateway.hosts(agent) or not call.principal.sees(agent):
         raise bad_request(f"There is no agent “{agent[:80]}”.", param="agent")
     desk, spec = _desk(call, agent), await _checked(call, agent, spec)
     most = None if call.principal.may(KeyScope.ADMIN) else MOST_JOBS
@@ -257,11 +263,10 @@ def _spec(call: HttpCall, body: NewJob | JobChange, skills: Sequence[str] | None
 async def _checked(call: HttpCall, agent: AgentId, spec: JobSpec) -> JobSpec:
     """The same with a model that this key may name, and toolsets that there are."""
     if spec.toolsets:
-        there = {tool.toolset for tool in (await call.site.agents.get(agent)).toolbox.all.values()}
-        unknown = [name for name in spec.toolsets if name not in there]
-        if unknown:
-            why = f"There is no toolset “{one_line(unknown[0], 40)}”. There are: {', '.join(sorted(there))}."
-            raise bad_request(why, param="enabled_toolsets")
+        try:
+            (await call.site.agents.get(agent)).toolbox.check_names(spec.toolsets)
+        except UserError as error:
+            raise bad_request(str(error), param="enabled_toolsets") from error
     if not spec.model or call.principal.may(KeyScope.ADMIN) or spec.model in call.site.aliases:
         return spec
     if spec.model not in {agent_name(call, agent), agent, call.site.model(agent)}:

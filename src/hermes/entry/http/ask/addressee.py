@@ -88,7 +88,7 @@ def pick_agent(call: HttpCall, model: str | None) -> AgentChoice:
     if name in site.aliases:
         return AgentChoice(agent=call.default, name=name, model=name, named=False)
     agent = AgentId(name)
-    if agent in site.agents and call.principal.sees(agent):
+    if site.gateway.hosts(agent) and call.principal.sees(agent):
         return AgentChoice(agent=agent, name=name)
     raise no_such_model(call, name)
 
@@ -142,7 +142,8 @@ def offered_models(call: HttpCall) -> list[Model]:
             model.architecture = Modalities(input_modalities=["text", "image"] if facts.images else ["text"])
         return model
 
-    for agent in call.agents:
+    agents = [agent for agent in call.agents if site.gateway.hosts(agent)]
+    for agent in agents:
         model = site.model(agent)
         if agent == call.default:
             aliases = site.aliases.items()
@@ -152,7 +153,7 @@ def offered_models(call: HttpCall) -> list[Model]:
             ]
         if agent != default:
             offered.append(model_of(agent, agent, model))
-    for agent in call.agents:
+    for agent in agents:
         name = default if agent == call.default else agent
         offered.append(model_of(agent, name + TASK_MODEL, site.task_model(agent), name))
     return offered

@@ -15,6 +15,7 @@ from msgspec import Struct
 from hermes.domain.call_options import CallOptions
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ids import AgentId, CallId, QuestionId, question_of_call
+from hermes.domain.late_pattern import late_pattern
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import ClientTool, EarlierMessage, Speaker, TurnInput
@@ -31,11 +32,11 @@ _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 _FILE_PARTS = ("file", "input_file")
 _IMAGE_PARTS = ("image_url", "input_image")
 MOST_TOOLS = 128
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_SAYS = re.compile(r"\A\[[^\s\[\]]{1,64}\] ")
-_SPEAKER = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069<>|\[\]\\/]{1,64}")
+_NAME = late_pattern(r"[A-Za-z0-9_-]{1,64}")
+_SAYS = late_pattern(r"\A\[[^\s\[\]]{1,64}\] ")
+_SPEAKER = late_pattern(r"[^\s\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069<>|\[\]\\/]{1,64}")
 MOST_BYTES = 5_000_000
-_DATA = re.compile(r"data:(image/[a-z0-9.+-]{1,40})((?:;[a-z0-9=_-]{1,40})*);base64,", re.IGNORECASE)
+_DATA = late_pattern(r"data:(image/[a-z0-9.+-]{1,40})((?:;[a-z0-9=_-]{1,40})*);base64,", re.IGNORECASE)
 _LARGE = 100_000
 _OPENINGS = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),

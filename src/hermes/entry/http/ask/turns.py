@@ -33,7 +33,7 @@ from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.event import FeedItem
 from hermes.domain.ids import EVERY_AGENT, AgentId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.toolbox import NO_TOOLSET
+from hermes.domain.toolsets import NO_TOOLSET
 from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
 from hermes.domain.word import replace
 from hermes.entry.http.ask.addressee import AgentChoice

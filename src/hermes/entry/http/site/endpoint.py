@@ -152,6 +152,8 @@ class Site(Struct, frozen=True, kw_only=True):
     egress: Egress
     restart: Callable[[], Awaitable[None]]
     """Begins anew with them; a `UserError` if that would fail."""
+    copy_database: Callable[[], Awaitable[str]]
+    """The path of a copy of the database as it is now."""
     turned_away: TurnedAway = field(default_factory=TurnedAway)
     streams: Streams = field(default_factory=Streams)
     use: GatewayUse = field(default_factory=GatewayUse)

@@ -7,6 +7,8 @@ import math
 import re
 from itertools import pairwise
 
+from hermes.domain.late_pattern import late_pattern
+
 LEAST_CHARS = 16
 LEAST_LEFT = 8
 WIDE_BITS = 100
@@ -15,17 +17,17 @@ _WORDS = """password passwort passwd passphrase secret changeme change letmein w
     zxcvbnm qwertz qwerty azerty 1q2w3e4r administrator admin master default example sample hermes gateway
     server service token bearer apikey api key login access private test demo root user guest monkey dragon
     iloveyou sunshine princess football baseball superman trustno correcthorsebatterystaple"""
-_KNOWN = re.compile("|".join(sorted(_WORDS.split(), key=len, reverse=True)), re.IGNORECASE)
-_WORD = re.compile(r"(?:(?=[AEIOUY]|[A-Z][a-z]*[aeiouy])[A-Z][a-z]{1,12}){6,}|[A-Za-z]?[a-z]{5,}")
+_KNOWN = late_pattern("|".join(sorted(_WORDS.split(), key=len, reverse=True)), re.IGNORECASE)
+_WORD = late_pattern(r"(?:(?=[AEIOUY]|[A-Z][a-z]*[aeiouy])[A-Z][a-z]{1,12}){6,}|[A-Za-z]?[a-z]{5,}")
 """A long word, or six ShortOnesThatCanBeSpoken."""
-_DATE = re.compile(
+_DATE = late_pattern(
     r"(?:19|20)\d\d(?:[-./_]?(?:0[1-9]|1[0-2])(?:[-./_]?(?:0[1-9]|[12]\d|3[01]))?)?"
     r"|(?:0[1-9]|[12]\d|3[01])[-./_](?:0?[1-9]|1[0-2])[-./_](?:19|20)?\d\d|T?\d\d:\d\d(?::\d\d)?Z?"
 )
 _SUBSTITUTED = str.maketrans("@4310$57!", "aaeiostti")
 _REPEATED = 4
 """From this length on, what stood there before adds nothing."""
-_HEX = re.compile(r"[0-9a-f]+", re.IGNORECASE)
+_HEX = late_pattern(r"[0-9a-f]+", re.IGNORECASE)
 _WORD_BITS = 1.5
 """What a letter of a sentence is worth."""
 

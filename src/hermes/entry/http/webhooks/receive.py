@@ -190,7 +190,7 @@ async def receive(call: HttpCall) -> WebhookAnswer | web.Response:
 @route("POST", "/p/{agent}/webhooks/{route}", "Hand an event to a route, for this agent.", **SIGNED)
 async def receive_for(call: HttpCall) -> WebhookAnswer | web.Response:
     agent = AgentId(call.part("agent"))
-    if agent not in call.site.agents:
+    if not call.gateway.hosts(agent):
         raise ApiError(404, "unknown_agent", "There is no agent of this name.")
     return await _receive(call, agent)
 
@@ -234,7 +234,7 @@ def _bound_agent(call: HttpCall, route: WebhookRoute, named: AgentId | None) -> 
     bound = AgentId(route.agent)
     if named not in (None, bound):
         raise ApiError(403, "wrong_agent", "This webhook route is for another agent.")
-    if bound not in call.site.agents:
+    if not call.gateway.hosts(bound):
         log.warning("webhook.no_agent route=%s: there is no agent %s", route.name, bound)
         raise ApiError(502, "unknown_agent", "The agent of this webhook route is not there.")
     return bound

@@ -18,7 +18,17 @@ from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo
 from hermes.domain.text import one_line, storable
 from hermes.entry.kit.errors import error_table
-from hermes.entry.kit.payload import as_size, as_text, attachment, dig, inbounds, integer, moment, name_of
+from hermes.entry.kit.payload import (
+    as_size,
+    as_text,
+    attachment,
+    dig,
+    flat,
+    inbounds,
+    integer,
+    moment,
+    name_of,
+)
 from hermes.entry.platforms.telegram.compose import DIRECT, LABELLED
 
 NAME = "telegram"
@@ -289,44 +299,39 @@ def _author_of(origin: Any) -> str:
         return ""
     who = origin.get("sender_user") or origin.get("sender_chat") or origin.get("chat") or {}
     shown = _full_name(who) or as_text(who.get("title")) or as_text(origin.get("sender_user_name"))
-    return _flat(shown or as_text(who.get("username")))
+    return flat(shown or as_text(who.get("username")))
 
 
 def _described(message: Mapping[str, Any]) -> str:
     """What is neither text nor a file, in words."""
     if isinstance(place := message.get("venue") or message.get("location"), dict):
         spot = place.get("location") or place
-        names = [_flat(place.get(part)) for part in ("title", "address")]
+        names = [flat(place.get(part)) for part in ("title", "address")]
         name = f"{', '.join(filter(None, names))}: " if any(names) else ""
         return f"[Location: {name}{float(spot['latitude']):.6f}, {float(spot['longitude']):.6f}]"
     if isinstance(card := message.get("contact"), dict):
-        names = [_flat(card.get(part)) for part in ("first_name", "last_name")]
-        return f"[Contact: {' '.join(filter(None, names))}, {_flat(card.get('phone_number'))}]"
+        names = [flat(card.get(part)) for part in ("first_name", "last_name")]
+        return f"[Contact: {' '.join(filter(None, names))}, {flat(card.get('phone_number'))}]"
     if isinstance(poll := message.get("poll"), dict):
-        options = ", ".join(_flat(option.get("text")) for option in poll.get("options", []))
-        return f"[Poll: {_flat(poll.get('question'), 200)} ({options})]"
+        options = ", ".join(flat(option.get("text")) for option in poll.get("options", []))
+        return f"[Poll: {flat(poll.get('question'), 200)} ({options})]"
     if isinstance(dice := message.get("dice"), dict):
-        return f"[{_flat(dice.get('emoji'), 8)} shows {int(dice['value'])}]"
+        return f"[{flat(dice.get('emoji'), 8)} shows {int(dice['value'])}]"
     if isinstance(sticker := message.get("sticker"), dict):
-        named = f" of the set {_flat(sticker.get('set_name'))}" if sticker.get("set_name") else ""
-        return f"[Sticker {_flat(sticker.get('emoji'), 8)}{named}]".replace("Sticker ]", "Sticker]")
+        named = f" of the set {flat(sticker.get('set_name'))}" if sticker.get("set_name") else ""
+        return f"[Sticker {flat(sticker.get('emoji'), 8)}{named}]".replace("Sticker ]", "Sticker]")
     if isinstance(checklist := message.get("checklist"), dict):
         tasks = (
-            f"- [{'x' if task.get('completion_date') else ' '}] {_flat(task.get('text'), 200)}"
+            f"- [{'x' if task.get('completion_date') else ' '}] {flat(task.get('text'), 200)}"
             for task in checklist["tasks"]
         )
-        return "\n".join([f"[Checklist: {_flat(checklist.get('title'), 200)}]", *tasks])
+        return "\n".join([f"[Checklist: {flat(checklist.get('title'), 200)}]", *tasks])
     if isinstance(story := message.get("story"), dict):
         chat = story.get("chat") or {}
         return (
-            f"[A story of {_flat(chat.get('title') or chat.get('first_name')) or 'somebody'}, not shown here]"
+            f"[A story of {flat(chat.get('title') or chat.get('first_name')) or 'somebody'}, not shown here]"
         )
     return ""
-
-
-def _flat(value: Any, most: int = 80) -> str:
-    """On one line, without what would end a note of ours."""
-    return one_line(as_text(value), most).replace("[", "(").replace("]", ")")
 
 
 # --- other happenings ----------------------------------------------------------------------------

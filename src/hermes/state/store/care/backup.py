@@ -53,7 +53,7 @@ def backups_of(path: Path) -> list[Path]:
 def made_at(backup_file: Path) -> datetime:
     match = _NAME.fullmatch(backup_file.name)
     assert match is not None
-    return datetime.strptime(match[1], _STAMP).replace(tzinfo=UTC)
+    return datetime.fromisoformat(match[1])
 
 
 def _never() -> bool:
@@ -71,7 +71,7 @@ def backup(path: Path, now: datetime, give_up: Callable[[], bool] = _never) -> P
         if shutil.disk_usage(folder).free < path.stat().st_size + SPARE_BYTES // 4:
             raise Unreachable("no backup was made: there is too little room on the disk")
         _copy(path, draft, give_up)
-        _verify(draft, give_up)
+        check_copy(draft, give_up)
         sync_file(draft)
         draft.replace(final)
     except sqlite.DAMAGE as error:
@@ -135,7 +135,8 @@ def _copy(path: Path, draft: Path, give_up: Callable[[], bool]) -> None:
         sqlite.copy_pages(source.connection, draft, _PAGES_AT_ONCE, give_up)
 
 
-def _verify(draft: Path, give_up: Callable[[], bool]) -> None:
+def check_copy(draft: Path, give_up: Callable[[], bool] = _never) -> None:
+    """Let SQLite look at a whole copy; an `apsw.Error` if something is wrong with it."""
     with closing(sqlite.look_into(draft)) as db:
         db.connection.set_progress_handler(give_up, _STEPS_AT_ONCE)
         check_version(db, str(draft))

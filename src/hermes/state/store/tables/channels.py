@@ -11,7 +11,7 @@ from hermes.domain.ids import SessionId
 from hermes.domain.message import Body, Receipt
 from hermes.domain.rows import OverheardMessage
 from hermes.domain.word import replace
-from hermes.state.store.codec import decode, encode, stamp
+from hermes.state.store.codec import decode, encode, stamp, unstamp_or_none
 from hermes.state.store.table import Columns, ScopedTable
 
 _CHANNEL = Columns(Channel, "channels", kind="CASE kind WHEN '' THEN NULL ELSE kind END")
@@ -26,11 +26,15 @@ _LOOKED_THROUGH = 200
 
 
 class DirectoryTable(ScopedTable):
-    def note(self, channel: Channel) -> None:
+    def note(self, channel: Channel, *, exact: bool = False) -> None:
         seen = stamp(channel.seen_at) if channel.seen_at is not None else 0.0
         kind = "" if channel.kind is None else channel.kind.value
         chat = (str(channel.address), channel.address.credential, channel.name, kind, channel.guild)
-        self._db.run(_NOTE, *chat, seen, _FRESH_SECONDS)
+        self._db.run(_NOTE, *chat, seen, 0.0 if exact else _FRESH_SECONDS)
+
+    def seen(self, to: Address) -> datetime | None:
+        at = self._db.value("SELECT seen_at FROM channels WHERE address = ?", str(to))
+        return unstamp_or_none(at or None)
 
     def channels(self, limit: int = 5000, inside: Address | None = None) -> list[Channel]:
         chat = None if inside is None else str(replace(inside, thread=None))

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from datetime import tzinfo
 
+from hermes.domain.clock import zone_named
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import SearchHit
@@ -92,10 +92,8 @@ class SearchTable(ScopedTable):
         return [_hit(row) for row in rows]
 
 
-def recall_from(
-    store: Store, zone: tzinfo | None
-) -> Callable[[str, int, ToolContext], Awaitable[list[SearchHit]]]:
-    """A search on behalf of a tool's call, with the times in a zone (None: the machine's)."""
+def recall_from(store: Store, zone: str) -> Callable[[str, int, ToolContext], Awaitable[list[SearchHit]]]:
+    """A search on behalf of a tool's call, with the times in the zone of this name (empty: the machine's)."""
 
     async def recall(query: str, limit: int, context: ToolContext) -> list[SearchHit]:
         def find(tx: Tx) -> list[SearchHit]:
@@ -106,7 +104,7 @@ def recall_from(
             heard = session if turn is None or turn.source is None else heard_by(session, turn.source)
             return tx.search.find(query, limit, Viewer(session=heard, turn=context.turn))
 
-        return [replace(hit, at=hit.at.astimezone(zone)) for hit in await store.read(find)]
+        return [replace(hit, at=hit.at.astimezone(zone_named(zone))) for hit in await store.read(find)]
 
     return recall
 

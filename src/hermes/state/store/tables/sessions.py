@@ -33,7 +33,7 @@ _OPEN = "state IN ('pending', 'running')"
 _HANGING = (
     "guidance", "questions", "bindings", "requests", "told", "handoffs", "session_grants", "auxiliary_calls",
     "compressions",
-    "named_notes", "memory_keys", "session_traces", "flushes",
+    "named_notes", "memory_keys", "session_traces", "flushes", "checkpoints",
 )  # fmt: skip
 
 

@@ -45,10 +45,15 @@ class _OutputDetails(msgspec.Struct):
     thinking_tokens: int | None = None
 
 
+class _CacheCreation(msgspec.Struct):
+    ephemeral_1h_input_tokens: int | None = None
+
+
 class _WireUsage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
+    cache_creation: _CacheCreation | None = None
     cache_read_input_tokens: int | None = None
     output_tokens_details: _OutputDetails | None = None
 
@@ -208,6 +213,7 @@ class MessageReader:
             cached=read,
             reasoning=(details.thinking_tokens if details else None) or 0,
             cache_written=written,
+            cache_kept=(used.cache_creation.ephemeral_1h_input_tokens if used.cache_creation else None) or 0,
         )
 
     def _finish(self, reason: str, details: object) -> None:

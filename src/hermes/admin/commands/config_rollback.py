@@ -1,0 +1,48 @@
+"""`hermes config rollback`: go back to what config.yaml said before. What stands there now is kept, so that a
+rollback can be taken back, too."""
+
+from __future__ import annotations
+
+from hermes.admin.shell.changing import DRY_RUN, apply_change
+from hermes.admin.shell.command import JSON, CliCommand, Subcommands, number_to
+from hermes.admin.shell.output import Column, ago
+from hermes.domain.errors import UserError
+from hermes.state.home.findings import SettingsFindings
+from hermes.state.home.textfile import read_text
+from hermes.state.settings.history import KEPT, earlier_configs
+from hermes.state.settings.loader import CONFIG_FILE
+from hermes.state.settings.whole_changes import ConfigChange
+
+
+def add_rollback(commands: Subcommands) -> None:
+    summary = "Go back to what config.yaml said before the last change, or an earlier one."
+    arguments = {"--list": "list what there is to go back to"} | DRY_RUN | JSON
+    added = commands.add("rollback", summary, _rollback, arguments)
+    about = "which one, as --list numbers them; the latest if you name none"
+    added.add_argument("number", nargs="?", type=number_to(KEPT), default=1, help=about)
+
+
+def _rollback(command: CliCommand) -> None:
+    file = command.home / CONFIG_FILE
+    now = read_text(file, SettingsFindings(str(file)))
+    earlier = earlier_configs(command.home, now.text)
+    if command.asked.list:
+        rows = [(n, each) for n, each in enumerate(earlier, 1)]
+        columns = [
+            Column("number", "NUMBER", value=lambda row: row[0]),
+            Column("at", "CHANGED", ago, value=lambda row: row[1].at),
+            Column("lines", "LINES", value=lambda row: len(row[1].text.splitlines())),
+        ]
+        command.list(rows, columns, none="There is nothing to go back to.")
+        return
+    if len(earlier) < command.asked.number:
+        kept = "What commands change and a gateway adopts is kept."
+        hint = f"There are {len(earlier)}." if earlier else kept
+        raise UserError("There is nothing to go back to.", hint=hint)
+    change = ConfigChange(
+        file=file,
+        before=now.text,
+        after=earlier[command.asked.number - 1].text,
+        mode=0o600 if now.mode is None else now.mode,
+    )
+    apply_change(command, change)

@@ -1,0 +1,1 @@
+"""DingTalk: the robot of an internal app in Stream mode."""

@@ -1,0 +1,1 @@
+"""Feishu and Lark: the bot of a custom app, over a long connection or called."""

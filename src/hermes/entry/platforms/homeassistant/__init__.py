@@ -1,0 +1,1 @@
+"""Home Assistant: what happens in a house, questions from there, and notifications."""

@@ -1,0 +1,1 @@
+"""QQ: the official bot interface, version 2."""

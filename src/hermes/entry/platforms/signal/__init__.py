@@ -1,0 +1,1 @@
+"""Signal, through a signal-cli that runs as a daemon."""

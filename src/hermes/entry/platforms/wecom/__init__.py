@@ -1,0 +1,1 @@
+"""WeCom: an AI bot over its long connection."""

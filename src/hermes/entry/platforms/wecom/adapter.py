@@ -1,0 +1,174 @@
+"""The adapter for WeCom's AI bot: one bot over one long connection, on which everything happens.
+
+WeCom wants no receipts, and keeps nothing for a bot that is away. An answer that grows is a stream: it
+answers one message, by the id with which that was delivered, and it can be changed for some minutes, until it
+is finished. Everything else is a message of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from hermes.domain.adapter import AdapterContext, Finding, good
+from hermes.domain.address import Address
+from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.hosts import leads_inside
+from hermes.domain.message import Attachment, Body, MediaKind, Receipt
+from hermes.domain.ports.platform import Accept
+from hermes.domain.ports.world import Sink
+from hermes.entry.kit.crypto import cbc_opened, require_crypto
+from hermes.entry.kit.files import file_name, read_file
+from hermes.entry.kit.http import HttpAnswer, HttpClient
+from hermes.entry.kit.payload import as_text, dig
+from hermes.entry.kit.proxy import proxy_for
+from hermes.entry.platforms.wecom import convert
+from hermes.entry.platforms.wecom.manifest import MANIFEST
+from hermes.entry.platforms.wecom.socket import WeComSocket
+
+URL = "wss://openws.work.weixin.qq.com"
+_PIECE = 512 * 1024
+_MOST_FETCHED = 100 * 1024 * 1024
+_STREAM = "stream:"
+
+
+class WeComAdapter:
+    capabilities = MANIFEST.capabilities
+
+    def __init__(self, context: AdapterContext) -> None:
+        self._context = context
+        self._bot, self._secret = context.setting("WECOM_BOT_ID"), context.setting("WECOM_SECRET")
+        if not (self._bot and self._secret):
+            raise NeedsLogin("WECOM_BOT_ID and WECOM_SECRET are both needed; the bot's page shows them")
+        self._url = context.setting("WECOM_WS_URL", URL)
+        if not self._url.startswith(("wss://", "ws://")):
+            raise NeedsLogin("WECOM_WS_URL is no address; one begins with wss://")
+        proxy = proxy_for(context, "WECOM_PROXY", "http" + self._url.removeprefix("ws"))
+        self.api: HttpClient[HttpAnswer] = HttpClient("WeCom", HttpAnswer, proxy=proxy)
+        self._socket: asyncio.Future[WeComSocket] | None = None
+
+    # --- what comes in ---
+
+    async def run(self, accept: Accept, cursor: str | None) -> None:
+        self._socket = asyncio.get_running_loop().create_future()
+        try:
+            async with await self._open() as socket:
+                self._socket.set_result(socket)
+                await accept((), None)
+                async for frame in socket.events():
+                    now = self._context.clock.now()
+                    await accept(convert.to_inbounds(frame, now, self._context.account), None)
+        finally:
+            self._socket.cancel()
+            self._socket = None
+            await self.api.close()
+
+    async def _open(self) -> Any:
+        wire = await self.api.connect(self._url)
+        return WeComSocket.open(wire, self._bot, self._secret, self.api.answer_seconds)
+
+    # --- what goes out ---
+
+    async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
+        chat = convert.place(to)
+        if body.growing:
+            if reply_to is None:
+                raise Refused("WeCom shows a growing answer only below a message that it answers")
+            stream = hashlib.sha256(f"{to}\n{key}".encode()).hexdigest()[:32]
+            await self._stream(reply_to, stream, body.text)
+            return Receipt(to=to, ref=f"{_STREAM}{stream}:{reply_to}")
+        if body.attachments:
+            message = await self._file(body.attachments[0])
+        else:
+            message = {"msgtype": "markdown", "markdown": {"content": body.text}}
+        reply = await self._ask("aibot_send_msg", {"chatid": chat, **message})
+        return Receipt(to=to, ref=as_text(dig(reply, "headers", "req_id")) or key)
+
+    async def edit(self, receipt: Receipt, body: Body) -> None:
+        if not receipt.ref.startswith(_STREAM):
+            raise Refused("WeCom lets nobody change a message that is no stream")
+        stream, _, request = receipt.ref.removeprefix(_STREAM).partition(":")
+        await self._stream(request, stream, body.text, done=not body.growing)
+
+    async def _stream(self, request: str, stream: str, text: str, *, done: bool = False) -> None:
+        about = {"id": stream, "finish": done, "content": text}
+        await self._ask("aibot_respond_msg", {"msgtype": "stream", "stream": about}, request)
+
+    async def _ask(self, command: str, body: dict[str, Any], request: str = "") -> dict[str, Any]:
+        """Ask once WeCom has let us in; who begins to send while we connect waits for that."""
+        if self._socket is None:
+            raise Unreachable("WeCom: there is no connection")
+        try:
+            async with asyncio.timeout(self.api.answer_seconds):
+                socket = await asyncio.shield(self._socket)
+        except (TimeoutError, asyncio.CancelledError):
+            if self._socket is not None and not self._socket.cancelled():
+                raise
+            raise Unreachable("WeCom: the connection has ended") from None
+        return await socket.ask(command, body, self.api.answer_seconds, request)
+
+    async def _file(self, file: Attachment) -> dict[str, Any]:
+        """In pieces over the same connection."""
+        data, kind = await read_file(self._context, file), "file"
+        if file.kind is MediaKind.IMAGE:
+            kind = "image"
+        pieces = [data[at : at + _PIECE] for at in range(0, len(data), _PIECE)] or [b""]
+        about = {
+            "type": kind,
+            "filename": file_name(file),
+            "total_size": len(data),
+            "total_chunks": len(pieces),
+            "md5": hashlib.md5(data, usedforsecurity=False).hexdigest(),
+        }
+        try:
+            begun = await self._ask("aibot_upload_media_init", about)
+            upload = as_text(dig(begun, "body", "upload_id"))
+            for place, piece in enumerate(pieces):
+                encoded = base64.b64encode(piece).decode()
+                part = {"upload_id": upload, "chunk_index": place, "base64_data": encoded}
+                await self._ask("aibot_upload_media_chunk", part)
+            done = await self._ask("aibot_upload_media_finish", {"upload_id": upload})
+        except Unreachable as error:
+            raise Unreachable(str(error), after=error.after, in_transfer=error.maybe_done) from error
+        return {"msgtype": kind, kind: {"media_id": as_text(dig(done, "body", "media_id"))}}
+
+    # --- files that people send ---
+
+    async def fetch(self, ref: str, sink: Sink) -> None:
+        """The address counts for five minutes; what is there is encrypted as a whole."""
+        url, key = convert.file_place(ref)
+        at_home = leads_inside(self._url)
+        if not at_home and (leads_inside(url) or not url.startswith("https://")):
+            raise Refused("WeCom names an address for the file that is not safe")
+        if not key:
+            await self.api.download(url, sink)
+            return
+        try:
+            require_crypto("wecom", "encrypted files")
+        except UserError as error:
+            raise Refused(str(error)) from error
+        sealed = bytearray()
+
+        async def gather(piece: bytes) -> None:
+            sealed.extend(piece)
+            if len(sealed) > _MOST_FETCHED:
+                raise Refused("the file is too large")
+
+        await self.api.download(url, gather)
+        secret = base64.b64decode(key + "=" * (-len(key) % 4))
+        try:
+            await sink(cbc_opened(secret, secret[:16], bytes(sealed), block=32))
+        except ValueError as error:
+            raise Refused("the file cannot be decrypted") from error
+
+    # --- a look from outside ---
+
+    async def check(self) -> Sequence[Finding]:
+        try:
+            async with await self._open():
+                hint = "While the gateway runs, a check takes its connection for a moment: WeCom lets in one."
+                return [good("WeCom lets the bot in.", hint)]
+        finally:
+            await self.api.close()

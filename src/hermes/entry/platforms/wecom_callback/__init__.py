@@ -1,0 +1,1 @@
+"""WeCom: an app of one's own that WeCom calls."""

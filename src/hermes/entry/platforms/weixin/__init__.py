@@ -1,0 +1,1 @@
+"""Weixin (WeChat): the iLink bot of a personal account."""

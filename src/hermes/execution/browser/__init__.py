@@ -1,0 +1,1 @@
+"""The web browser of agents: its process, the DevTools protocol, and pages."""

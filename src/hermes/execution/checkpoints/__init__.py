@@ -1,0 +1,1 @@
+"""Snapshots of workspaces in shadow git stores."""

@@ -1,0 +1,1 @@
+"""Texts out of documents: pages, PDFs, office files, notebooks."""

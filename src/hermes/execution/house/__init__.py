@@ -1,0 +1,1 @@
+"""Houses that agents may look into and act in."""

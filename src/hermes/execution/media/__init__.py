@@ -1,0 +1,1 @@
+"""Programs that speak, write speech down, and turn sounds and pictures into other ones."""

@@ -1,0 +1,1 @@
+"""The gateway as a service of the system: systemd on Linux, launchd on macOS."""

@@ -1,0 +1,1 @@
+"""Search services, and pages from the web."""

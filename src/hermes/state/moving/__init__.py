@@ -1,0 +1,1 @@
+"""Homes of other programs, read: what stands where, and what it becomes here."""

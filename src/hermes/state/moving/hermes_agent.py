@@ -1,0 +1,110 @@
+"""The home of Hermes Agent. Most of it is used as it stands: config.yaml, .env, SOUL.md, memories, skills,
+hooks, jobs and pairings have the same names here. Its conversations are in `state.db`; this reads them.
+Facts: the tables `sessions` and `messages` of hermes-agent 0.19.0 (`hermes_state.py`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from hermes.domain.errors import UserError
+from hermes.domain.ids import CallId
+from hermes.domain.moving import MovedMessage, MovedSession
+from hermes.domain.text import storable
+from hermes.domain.tool import ToolCall
+from hermes.domain.turn import Speaker
+
+DATABASE = "state.db"
+_SPEAKERS = {"user": Speaker.USER, "assistant": Speaker.AGENT, "tool": Speaker.TOOL}
+_SESSIONS = "SELECT * FROM sessions ORDER BY started_at, id"
+_MESSAGES = "SELECT * FROM messages WHERE session_id = ? ORDER BY id"
+
+
+def read_sessions(path: Path) -> Iterator[MovedSession]:
+    """The conversations in which something was said; a `UserError` if the file is none of that program."""
+    try:
+        with closing(
+            apsw.Connection(f"file:{path}?mode=ro", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        ) as db:
+            for row in _rows(db, _SESSIONS):
+                messages = tuple(_messages(db, str(row["id"])))
+                if messages:
+                    yield _session(row, messages)
+    except (apsw.Error, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise UserError(
+            f"{path} cannot be read as the database of Hermes Agent ({error}).",
+            hint="It must be of version 0.19 or later; start that once, and try again.",
+        ) from None
+
+
+def _session(row: Mapping[str, Any], messages: tuple[MovedMessage, ...]) -> MovedSession:
+    open_in_chat = row.get("ended_at") is None and row.get("session_key")
+    return MovedSession(
+        id=str(row["id"]),
+        title=_text(row.get("title")),
+        model=_text(row.get("model")),
+        created_at=_moment(row["started_at"]),
+        updated_at=max(messages[-1].at, _moment(row["started_at"])),
+        key=_text(row["session_key"]) if open_in_chat else "",
+        messages=messages,
+    )
+
+
+def _messages(db: apsw.Connection, session: str) -> Iterator[MovedMessage]:
+    """What the model was still told of: not what was taken back, nor what a summary stands for."""
+    for row in _rows(db, _MESSAGES, session):
+        speaker = _SPEAKERS.get(str(row["role"]))
+        if speaker is None or not row.get("active", 1) or row.get("compacted", 0):
+            continue
+        yield MovedMessage(
+            by=speaker,
+            at=_moment(row["timestamp"]),
+            text=_text(row["content"]),
+            calls=tuple(_calls(row.get("tool_calls"))),
+            call=_text(row.get("tool_call_id")),
+            thought=_text(row.get("reasoning_content") or row.get("reasoning")),
+        )
+
+
+def _calls(content: object) -> Iterator[ToolCall]:
+    """In OpenAI's format, as text."""
+    listed = json.loads(content) if isinstance(content, str) and content else []
+    for item in listed if isinstance(listed, list) else []:
+        function = item.get("function") if isinstance(item, dict) else None
+        if isinstance(function, dict) and item.get("id") and function.get("name"):
+            arguments = _text(function.get("arguments")) or "{}"
+            yield ToolCall(id=CallId(str(item["id"])), name=_text(function["name"]), arguments=arguments)
+
+
+def _text(value: object) -> str:
+    """Contents with pictures are stored as JSON behind a mark; their words are kept."""
+    if not isinstance(value, str):
+        return ""
+    if value.startswith("\0json:"):
+        try:
+            parts = json.loads(value.removeprefix("\0json:"))
+        except ValueError:
+            return storable(value.lstrip("\0"))
+        texts = (
+            [part.get("text", "") for part in parts if isinstance(part, dict)]
+            if isinstance(parts, list)
+            else []
+        )
+        return storable("\n".join(filter(None, texts)))
+    return storable(value)
+
+
+def _moment(seconds: object) -> datetime:
+    return datetime.fromtimestamp(float(seconds), UTC)  # type: ignore[arg-type]
+
+
+def _rows(db: apsw.Connection, query: str, *values: str) -> Iterator[dict[str, Any]]:
+    cursor = db.execute(query, values)
+    for row in cursor:
+        yield dict(zip((name for name, _ in cursor.getdescription()), row, strict=True))

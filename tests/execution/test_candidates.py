@@ -1,0 +1,66 @@
+"""Searching with ripgrep and without finds the same, in the same order, whatever is hidden or odd; and in
+plain trees what ripgrep itself finds."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hermes.domain.ports.world import FileSearch
+from hermes.execution.files import candidates
+from hermes.execution.files.search import search_tree
+from tests.execution.beds import install
+
+pytestmark = pytest.mark.server
+PATTERNS = (
+    "needle", r"needle\d+", "^x", "x$", "(?i)NEEDLE", r"a\s+b", r"\W", "[^a-z]", "é", r"(?<=x)y", r"(.)\1",
+    "é{2}", r"\bword\b", "a{,3}b", "never there", ".",
+)  # fmt: skip
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    install("ripgrep", "rg")
+    texts = {
+        "a.txt": "needle1\nxy\nword a\n", "b/c.py": "a\n  b\nneedle22 x\n", "b-x/d": "éé x\n",
+        "b.txt": "aab\n",
+        "ignored.log": "needle\n", "sub/.gitignore": "*.tmp\n!keep.tmp\n/only/\n", "sub/x.tmp": "needle\n",
+        "sub/keep.tmp": "needle\n", "sub/only/f": "needle\n", "deep/only/f": "needle\n",
+        ".gitignore": "*.log\n",
+        "node_modules/m.js": "needle\n", "x/node_modules/m.js": "needle\n", ".hidden/h": "needle\n",
+        "closed/secret": "needle\n", "crlf": "needle\r\nx\r\n", "empty": "",
+    }  # fmt: skip
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(text.encode())
+    (tmp_path / "binary").write_bytes(b"needle\0needle\n")
+    (tmp_path / "latin").write_bytes("né needle\n".encode("latin-1"))
+    (tmp_path / "utf16").write_bytes("needle\n".encode("utf-16"))
+    (tmp_path / "link").symlink_to(tmp_path / "a.txt")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("unhidden", [False, True])
+def test_what_is_found_is_the_same_with_and_without_it(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, pattern: str, unhidden: bool
+) -> None:
+    search = FileSearch(pattern=pattern, unhidden=unhidden, closed=(str(tree / "closed"),), glob="*")
+    with_it = search_tree(str(tree), search)
+    monkeypatch.setattr(candidates, "_ripgrep", lambda: None)
+    without = search_tree(str(tree), search)
+    assert (with_it.matches, with_it.more) == (without.matches, without.more)
+
+
+def test_it_finds_what_ripgrep_finds(tree: Path) -> None:
+    found = search_tree(str(tree / "b"), FileSearch(pattern=r"needle\d+"))
+    judged = subprocess.run(
+        ["rg", "-n", "--no-heading", r"needle\d+", str(tree / "b")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [f"{one.path}:{one.line}:{one.text}" for one in found.matches] == judged.stdout.splitlines()

@@ -1,0 +1,196 @@
+"""Agents of one gateway, each with what is its own: key, budget, approvals, folders of conversations."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import weakref
+from pathlib import Path
+
+from hermes.app.agents.registry import AgentRegistry
+from hermes.domain.event import ToolFinished
+from hermes.domain.ids import EVERY_AGENT, AgentId
+from hermes.domain.ports.agent import ModelRequest as Request
+from hermes.domain.settings.live import SettingsReport
+from hermes.entry.terminal.remote import GatewayConnection
+from hermes.testing.api import ApiWorld, Heard
+from hermes.testing.clock import settle
+from hermes.testing.model import Say, ScriptedModel, call, last_words, say
+from hermes.testing.model_script import ModelRequest, Reply
+from hermes.testing.model_server import FakeModelServer
+from hermes.testing.platform import fake_platform
+from hermes.testing.world import World
+from tests.entry.http.test_control import until
+
+
+async def ask(api: ApiWorld, agent: str, text: str = "hello", **headers: str) -> Heard:
+    body = {"model": agent, "messages": [{"role": "user", "content": text}]}
+    return await api.post("/v1/chat/completions", body, headers=headers)
+
+
+async def test_each_agent_pays_with_its_own_key(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def note(request: ModelRequest) -> Reply:
+        seen.append(request.headers["Authorization"].removeprefix("Bearer "))
+        return Reply(text="hi")
+
+    async with FakeModelServer(note) as server:
+        home = tmp_path / "home"
+        for agent in ("bee", "ant"):
+            (home / "agents" / agent).mkdir(parents=True)
+            (home / "agents" / agent / ".env").write_text(f"OPENAI_API_KEY=sk-of-the-{agent}-0123456789\n")
+        config = (
+            f"model: {{default: m, base_url: '{server.base_url}', provider: custom}}\n"
+            "auxiliary: {title_generation: {enabled: false}}\n"
+            "agents: {bee: {}, ant: {}, fly: {}}\n"
+        )
+        environ = {"OPENAI_API_KEY": "sk-of-the-gateway-0123456789", "HERMES_NO_PROBE": "1"}
+        async with ApiWorld(home=home, config=config, environ=environ, provider=None) as api:
+            for agent in ("main", "bee", "ant", "fly"):
+                assert (await ask(api, agent)).status == 200
+    assert seen == [f"sk-of-the-{name}-0123456789" for name in ("gateway", "bee", "ant", "gateway")]
+
+
+async def test_the_budget_of_an_agent_stops_that_agent_alone(tmp_path: Path) -> None:
+    config = "agents: {bee: {budget: {per: day, calls: 1}}, ant: {}}\n"
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        assert (await ask(api, "bee")).status == 200
+        refused = await ask(api, "bee")
+        assert refused.status == 429 and "“agents.bee”" in refused.data.decode()
+        for agent in ("ant", "main", "ant"):
+            assert (await ask(api, agent)).status == 200
+
+
+def run_words(request: Request) -> Say:
+    """A model that runs what it is told in a shell, and says what came of it."""
+    last = request.entries[-1].record
+    if isinstance(last, ToolFinished):
+        return say(last.text)
+    return call("terminal", json.dumps({"command": last_words(request)}), id=f"call_{len(request.entries)}")
+
+
+def said(heard: Heard) -> str:
+    assert heard.status == 200, heard.data
+    return str(heard.json["choices"][0]["message"]["content"])
+
+
+async def test_approvals_of_an_agent_are_its_own(tmp_path: Path) -> None:
+    config = "agents: {bee: {approvals: {deny: ['touch*']}}, ant: {approvals: {mode: 'off'}}}\n"
+    home = tmp_path / "home"
+    async with ApiWorld(home=home, config=config, provider=ScriptedModel(run_words)) as api:
+        assert "approvals.deny" in said(await ask(api, "bee", "touch made"))
+        await ask(api, "ant", "touch made")
+        await ask(api, "main", "touch made")
+        there = [
+            (home / folder / "workspace" / "made").exists() for folder in ("agents/bee", "agents/ant", ".")
+        ]
+        assert there == [False, True, True]
+        # The question that the others are asked is not asked for who switched it off.
+        await ask(api, "ant", "rm -rf ~/nothing")
+        open_ones = await api.app.gateway.read(EVERY_AGENT, lambda tx: tx.questions.open_of(None))
+        assert not open_ones
+
+
+async def test_conversations_with_folders_of_their_own(tmp_path: Path) -> None:
+    config = "agents: {bee: {session_workspaces: true}, ant: {}}\n"
+    home = tmp_path / "home"
+    async with ApiWorld(home=home, config=config, provider=ScriptedModel(run_words)) as api:
+        for chat in ("one", "two"):
+            await ask(api, "bee", f"echo {chat} >> notes", **{"X-Hermes-Chat-Id": chat})
+        for chat in ("one", "two"):
+            heard = said(await ask(api, "bee", "cat notes; pwd", **{"X-Hermes-Chat-Id": chat}))
+            assert chat in heard and f"{home}/agents/bee/workspaces/" in heard
+            assert {"one": "two", "two": "one"}[chat] not in heard
+        assert len(list((home / "agents/bee/workspaces").iterdir())) == 2
+        both = [said(await ask(api, "ant", "pwd", **{"X-Hermes-Chat-Id": chat})) for chat in ("one", "two")]
+        assert all(f"{home}/agents/ant/workspace" in each for each in both)
+
+
+async def test_agents_that_rest_leave_nothing_behind(tmp_path: Path, full: bool) -> None:
+    """Their runtimes, tools and prompts go once nobody needs them; the next words build them again."""
+    count = 100 if full else 8
+    names = [AgentId(f"agent{n}") for n in range(count)]
+    async with FakeModelServer() as server:
+        config = (
+            f"model: {{default: m, base_url: '{server.base_url}', provider: custom}}\n"
+            "auxiliary: {title_generation: {enabled: false}}\n"
+            f"agents: {{{', '.join(f'{name}: {{}}' for name in names)}}}\n"
+        )
+        environ = {"OPENAI_API_KEY": "sk-of-the-gateway-0123456789", "HERMES_NO_PROBE": "1"}
+        home = tmp_path / "home"
+        async with ApiWorld(home=home, config=config, environ=environ, provider=None) as api:
+            agents = api.app.gateway.agents
+            assert isinstance(agents, AgentRegistry)
+            for name in names:
+                assert (await ask(api, name)).status == 200
+            held = [weakref.ref((await agents.get(name)).toolbox) for name in names]
+            assert await agents.let_go(api.app.gateway.busy_agents, 0.0) == count
+            await api.app._agents.backends.tend()
+            await settle()
+            gc.collect()
+            assert not [ref for ref in held if ref() is not None], "something still holds their tools"
+            assert [name for name in agents if agents.built(name)] == ["main"]
+            assert (await ask(api, names[0])).status == 200
+
+
+async def test_an_agent_that_is_removed_while_it_works_ends_its_turn_cleanly(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    home, world = tmp_path / "home", World()
+    config = (
+        "platforms: {fake: {allow_all_users: true}}\nagents: {bee: {}}\nstreaming: {enabled: false}\n"
+        "routes: [{match: {chat_id: c}, agent: bee}]\n"
+    )
+    model = ScriptedModel([Say(text="the end", hold=hold), say("from main")])
+    accounts = {"fake": fake_platform("edits", world)}
+    async with ApiWorld(home=home, config=config, provider=model, accounts=accounts) as api:
+        world.write("hello", chat="c", user="u")
+        await until(lambda: bool(model.requests))
+        (home / "config.yaml").write_text("platforms: {fake: {allow_all_users: true}}\n")
+        async with GatewayConnection(lambda: home / "gateway.sock") as line:
+            report = await line.ask("/control/settings", {}, SettingsReport)
+        assert "agents.bee" in report.changed
+        hold.set()
+        await until(lambda: "the end" in world.seen("c"))
+        world.write("who is there?", chat="c", user="u")
+        await until(lambda: "from main" in world.seen("c"))
+        sessions = await api.app.gateway.read(EVERY_AGENT, lambda tx: tx.sessions.find("", 9))
+        assert {session.agent for session in sessions} == {"bee", "main"}, "its conversation stays"
+        work = await api.app.gateway.open_work()
+        assert not work.turns and not work.questions
+
+
+async def test_each_key_lists_its_agents_and_each_answers_as_itself(tmp_path: Path) -> None:
+    """As Open WebUI uses it: the models of a key are the agents that it may see."""
+    home = tmp_path / "home"
+    for agent in ("bee", "ant", "sub"):
+        (home / "agents" / agent).mkdir(parents=True)
+        (home / "agents" / agent / "SOUL.md").write_text(f"You are AGENT-{agent}.")
+    config = (
+        "agents: {bee: {}, ant: {}, sub: {mode: subagent}}\n"
+        "platforms: {api_server: {keys: {garden: {key: a-key-for-the-garden-1, agents: [bee, sub]}}}}\n"
+    )
+
+    def answer(request: Request) -> Say:
+        return say("AGENT-" + request.system.partition("AGENT-")[2].partition(".")[0])
+
+    async with ApiWorld(home=home, config=config, provider=ScriptedModel(answer)) as api:
+        garden = {"Authorization": "Bearer a-key-for-the-garden-1"}
+
+        async def models(**headers: str) -> set[str]:
+            heard = await api.get("/v1/models", headers=headers)
+            return {model["id"] for model in heard.json["data"] if not model["id"].endswith(":task")}
+
+        assert await models() == {"hermes-agent", "main", "bee", "ant"}
+        assert await models(**garden) == {"bee"}
+        for agent in ("bee", "ant"):
+            assert said(await ask(api, agent)) == f"AGENT-{agent}"
+            body = {"messages": [{"role": "user", "content": "hi"}]}
+            assert said(await api.post(f"/p/{agent}/v1/chat/completions", body)) == f"AGENT-{agent}"
+        assert said(await ask(api, "bee", **garden)) == "AGENT-bee"
+        for refused in ("ant", "sub"):
+            assert (await ask(api, refused, **garden)).status == 404
+            path = f"/p/{refused}/v1/models"
+            assert (await api.get(path, headers=garden)).status == 404
+        assert (await ask(api, "sub")).status == 404, "people do not reach a subagent"

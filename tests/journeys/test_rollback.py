@@ -1,0 +1,370 @@
+"""`/undo` and `/rollback` take back what turns did to files, whole, also when the gateway dies on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from hermes.agent.tools import make_tools
+from hermes.agent.tools.delegate import Delegation
+from hermes.app.agents.checkpoints import CheckpointStores
+from hermes.app.agents.rewinding import AgentCheckpoints
+from hermes.domain.address import Source
+from hermes.domain.event import ToolFinished, UserSaid
+from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.ports.store import Store
+from hermes.domain.ports.world import World
+from hermes.domain.services import ToolServices
+from hermes.domain.session import Session
+from hermes.domain.settings.checkpoints import CheckpointSettings
+from hermes.domain.settings.settings import Profile
+from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.word import replace
+from hermes.execution.local.backend import LocalBackend
+from hermes.testing.backends import local_backend
+from hermes.testing.harness import Journey, open_settings
+from hermes.testing.model import Say, call, last_words, say
+from hermes.testing.tools import world_tools
+from tests.execution.beds import install
+from tests.journeys.cut import cut_everywhere
+
+SCRIPT = {
+    "first": {"a.txt": "one", "made/deep.txt": "new", "old.txt": None},
+    "second": {"a.txt": "two", "b.txt": "two"},
+}
+AT_FIRST = {"a.txt": "zero", "old.txt": "kept by you"}
+
+
+def by_words(request: ModelRequest) -> Say:
+    """Does what its words name, then answers."""
+    words = last_words(request)
+    last = max(n for n, entry in enumerate(request.entries) if isinstance(entry.record, UserSaid))
+    done = any(isinstance(entry.record, ToolFinished) for entry in request.entries[last:])
+    return (
+        call("write_file", f'{{"path": "{words}"}}') if words in SCRIPT and not done else say(f"did {words}")
+    )
+
+
+class Bed:
+    """A journey with a workspace, files in it, and a tool that changes them as the script says."""
+
+    def __init__(self, folder: Path, settings: CheckpointSettings | None = None) -> None:
+        self.workspace = Path(os.path.realpath(folder)) / "workspace"
+        self.workspace.mkdir()
+        for name, text in AT_FIRST.items():
+            (self.workspace / name).write_text(text)
+        (self.workspace / "old.txt").chmod(0o755)
+        self.backend = self._backend(folder)
+        self.environ: Mapping[str, str] = {**os.environ, "HOME": str(folder / "person")}
+        self.chat = Journey(
+            folder=folder,
+            script=by_words,
+            tools=[self._tool()],
+            keep=self._keep,
+            settings=open_settings(checkpoints=settings or CheckpointSettings()),
+        )
+
+    def _backend(self, folder: Path) -> LocalBackend:
+        (folder / "agent").mkdir(exist_ok=True)
+        return local_backend(home=folder / "agent", workspace=self.workspace, environ=os.environ)
+
+    def _tool(self) -> Tool:
+        async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+            for name, text in SCRIPT[str(arguments["path"])].items():
+                file = self.workspace / name
+                file.parent.mkdir(exist_ok=True)
+                file.unlink(missing_ok=True) if text is None else file.write_text(text)
+            return ToolResult(text="done")
+
+        schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+        return Tool(name="write_file", description="x", parameters=schema, run=run, effect=Effect.KEYED)
+
+    def _keep(self, profile: Profile, store: Store) -> AgentCheckpoints:
+        own = replace(profile, home=profile.home / "agent")
+        stores = CheckpointStores(
+            own, store, self.chat.clock, lambda: self.chat.settings.checkpoints, self.environ
+        )
+
+        async def place(source: Source, session: Session) -> World:
+            return await self.backend.place()
+
+        return AgentCheckpoints(stores, self.backend, lambda turn, folder: self.backend, place)
+
+    def files(self) -> dict[str, str]:
+        there = (path for path in self.workspace.rglob("*") if path.is_file())
+        return {str(path.relative_to(self.workspace)): path.read_text() for path in there}
+
+    async def say(self, words: str) -> str:
+        await self.chat.until_idle()
+        before = len(self.chat.world.seen())
+        self.chat.world.write(words)
+        await self.chat.until(lambda: len(self.chat.world.seen()) > before)
+        await self.chat.until_idle()
+        return self.chat.world.seen()[-1]
+
+
+@pytest.fixture
+async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+    install("git", "git")
+    made = Bed(tmp_path)
+    yield made
+    await made.backend.close()
+
+
+async def test_undo_takes_back_chat_and_files(bed: Bed) -> None:
+    async with bed.chat:
+        assert await bed.say("first") == "did first"
+        assert bed.files() == {"a.txt": "one", "made/deep.txt": "new"}
+        told = await bed.say("/undo")
+        assert told == "Undone: the last turn. Files: restored a.txt, old.txt; removed made/deep.txt."
+        assert bed.files() == AT_FIRST
+        assert not (bed.workspace / "made").exists()
+        assert (bed.workspace / "old.txt").stat().st_mode & 0o100
+        await bed.say("hello")
+        said = [e.record.text for e in bed.chat.model.requests[-1].entries if isinstance(e.record, UserSaid)]
+        assert said == ["hello"]
+
+
+async def test_undo_of_several_turns_and_once_more(bed: Bed) -> None:
+    async with bed.chat:
+        await bed.say("first")
+        await bed.say("second")
+        assert "a.txt" in await bed.say("/undo")
+        assert bed.files() == {"a.txt": "one", "made/deep.txt": "new"}
+        await bed.say("/undo")
+        assert bed.files() == AT_FIRST
+        await bed.say("first")
+        await bed.say("second")
+        assert (await bed.say("/undo 2")).startswith("Undone: the last 2 turns. Files: restored a.txt")
+        assert bed.files() == AT_FIRST
+
+
+async def test_what_others_changed_is_kept_and_said(bed: Bed) -> None:
+    async with bed.chat:
+        await bed.say("first")
+        (bed.workspace / "a.txt").write_text("by hand")
+        (bed.workspace / "mine.txt").write_text("mine")
+        told = await bed.say("/undo")
+        assert told.endswith("Kept as they are, because they were changed since: a.txt, mine.txt.")
+        assert bed.files() == {"a.txt": "by hand", "mine.txt": "mine", "old.txt": "kept by you"}
+
+
+async def test_what_others_changed_between_two_turns_is_kept(bed: Bed) -> None:
+    async with bed.chat:
+        await bed.say("first")
+        (bed.workspace / "a.txt").write_text("by hand")
+        await bed.say("second")
+        told = await bed.say("/undo 2")
+        assert "changed since: a.txt" in told
+        assert bed.files() == {"a.txt": "two", "old.txt": "kept by you"}
+
+
+async def test_rollback_lists_shows_and_goes_back(bed: Bed) -> None:
+    async with bed.chat:
+        assert "no checkpoints of this folder yet" in await bed.say("/rollback")
+        await bed.say("first")
+        await bed.say("second")
+        listing = await bed.say("/rollback")
+        assert "1. 0 min ago, before write_file second\n2. 0 min ago, before write_file first" in listing
+        diff = await bed.say("/rollback diff 2")
+        assert "-zero" in diff and "+one" in diff and "+two" not in diff
+        assert "is no number from 1 to 2" in await bed.say("/rollback 3")
+        assert await bed.say("/rollback 2 a.txt") == "Files: restored a.txt."
+        assert bed.files() == {"a.txt": "zero", "b.txt": "two", "made/deep.txt": "new"}
+        told = await bed.say("/rollback 3")
+        assert told == "Files: restored old.txt; removed b.txt, made/deep.txt."
+        assert bed.files() == AT_FIRST
+        # What the rollback itself did can be taken back.
+        await bed.say("/rollback 1")
+        assert bed.files() == {"a.txt": "zero", "b.txt": "two", "made/deep.txt": "new"}
+
+
+async def test_a_turn_that_changes_nothing_makes_none(bed: Bed) -> None:
+    async with bed.chat:
+        await bed.say("hello")
+        assert await bed.say("/undo") == "Undone: the last turn."
+        assert not (bed.chat.folder / "agent" / "checkpoints").exists()
+
+
+async def test_without_git_it_is_said_once_and_work_goes_on(bed: Bed) -> None:
+    bed.environ = {"PATH": "/nowhere", "HOME": "/nowhere"}
+    async with bed.chat:
+        assert "There is no checkpoint to go back to: git is not installed." in await bed.say("first")
+        assert await bed.say("second") == "did second"
+        assert await bed.say("/undo") == "Undone: the last turn."
+        assert bed.files()["b.txt"] == "two"
+
+
+async def test_a_home_is_never_kept(bed: Bed) -> None:
+    bed.environ = {**bed.environ, "HOME": str(bed.workspace)}
+    async with bed.chat:
+        assert "holds your home itself" in await bed.say("first")
+
+
+async def test_pruning_keeps_the_newest_and_clearing_none(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermes.execution.checkpoints.shadow._YOUNG", -60)
+    bed.chat.settings = open_settings(checkpoints=CheckpointSettings(max_snapshots=1))
+    async with bed.chat:
+        await bed.say("first")
+        await bed.say("second")
+        runtime = bed.chat.gateway.agents.built(next(iter(bed.chat.gateway.agents)))
+        assert runtime is not None and runtime.checkpoints is not None
+        assert [view.checkpoints for view in await runtime.checkpoints.tend("status")] == [2]
+        assert [view.checkpoints for view in await runtime.checkpoints.tend("prune")] == [1]
+        assert bed.files()["a.txt"] == "two"
+        await bed.say("/undo")
+        assert bed.files() == {"a.txt": "one", "made/deep.txt": "new"}
+        assert await runtime.checkpoints.tend("clear") == []
+        assert "no checkpoints of this folder" in await bed.say("/rollback")
+
+
+def in_steps(*steps: Say) -> Callable[[ModelRequest], Say]:
+    """Does one step after another for “go”."""
+
+    def script(request: ModelRequest) -> Say:
+        last = max(n for n, entry in enumerate(request.entries) if isinstance(entry.record, UserSaid))
+        done = sum(isinstance(entry.record, ToolFinished) for entry in request.entries[last:])
+        return steps[done] if last_words(request) == "go" else by_words(request)
+
+    return script
+
+
+def writes(name: str) -> Say:
+    return call("write_file", f'{{"path": "{name}"}}', id=f"write-{name}")
+
+
+async def test_a_turn_that_waits_in_between_is_taken_back_whole(bed: Bed) -> None:
+    """What a person changes while it waits is theirs."""
+    danger = call("danger", '{"token": "m1"}', id="danger")
+    bed.chat.script = in_steps(writes("first"), danger, writes("second"), say("finished"))
+    bed.chat.tools = [*bed.chat.tools, *(t for t in world_tools(bed.chat.world.effect) if t.name == "danger")]
+    async with bed.chat:
+        bed.chat.world.write("go")
+        await bed.chat.until(lambda: any("May I" in seen for seen in bed.chat.world.seen()))
+        (bed.workspace / "mine.txt").write_text("mine")
+        bed.chat.world.write("/approve")
+        await bed.chat.until_seen("finished")
+        told = await bed.say("/undo")
+        assert "Something went wrong" not in " ".join(bed.chat.world.seen()), bed.chat.world.seen()
+        assert "restored a.txt, old.txt; removed b.txt, made/deep.txt" in told
+        assert bed.files() == AT_FIRST | {"mine.txt": "mine"}
+
+
+@pytest.mark.parametrize("how", ["stopped", "crashed"])
+async def test_what_people_do_after_a_turn_that_did_not_end_is_theirs(bed: Bed, how: str) -> None:
+    bed.chat.script = in_steps(writes("first"), Say(text="still there", hold=asyncio.Event()))
+    await bed.chat.__aenter__()
+    bed.chat.world.write("go")
+    await bed.chat.until(lambda: len(bed.chat.model.requests) == 2)
+    if how == "stopped":
+        bed.chat.world.write("/stop")
+        await bed.chat.until_idle()
+    else:
+        await bed.chat.abandon()
+        bed.chat = replace(bed.chat, script=in_steps(writes("first"), say("still there")))
+        await bed.chat.__aenter__()
+        await bed.chat.until_seen("still there")
+        await bed.chat.until_idle()
+    (bed.workspace / "mine.txt").write_text("mine")
+    (bed.workspace / "a.txt").write_text("by hand")
+    told = await bed.say("/undo")
+    assert "restored old.txt; removed made/deep.txt" in told and "a.txt, mine.txt" in told, told
+    assert bed.files() == {"a.txt": "by hand", "mine.txt": "mine", "old.txt": "kept by you"}
+    await bed.chat.__aexit__(None, None, None)
+
+
+async def test_what_a_child_did_to_files_is_taken_back_too(bed: Bed) -> None:
+    task = call("delegate_task", '{"goal": "first"}', id="task")
+    bed.chat.script = in_steps(task, say("finished"))
+    given = Delegation(settings=lambda: bed.chat.settings.delegation, agents=dict)
+    bed.chat.tools = [*bed.chat.tools, *make_tools(ToolServices({Delegation: given}))]
+    async with bed.chat:
+        bed.chat.world.write("go")
+        await bed.chat.until_seen("finished")
+        assert bed.files() == {"a.txt": "one", "made/deep.txt": "new"}
+        assert "restored a.txt, old.txt; removed made/deep.txt" in await bed.say("/undo")
+        assert bed.files() == AT_FIRST
+
+
+async def test_what_another_chat_did_meanwhile_stays(bed: Bed) -> None:
+    """Both work in one folder at the same time; then one of them is undone."""
+    hold = asyncio.Event()
+    bed.chat.script = in_steps(writes("first"), Say(text="finished", hold=hold))
+    async with bed.chat:
+        bed.chat.world.write("go")
+        await bed.chat.until(lambda: len(bed.chat.model.requests) == 2)
+        bed.chat.world.write("second", chat="other", user="other")
+        await bed.chat.until_seen("did second", chat="other")
+        hold.set()
+        await bed.chat.until_seen("finished")
+        await bed.chat.until_idle()
+        told = await bed.say("/undo")
+        assert "Kept as they are" in told and "a.txt, b.txt" in told, told
+        assert bed.files() == {"a.txt": "two", "b.txt": "two", "old.txt": "kept by you"}
+
+
+@pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
+async def test_an_undo_that_is_cut_at_each_write_of_the_store(
+    tmp_path: Path, full: bool, after: bool
+) -> None:
+    install("git", "git")
+    beds: dict[Path, Bed] = {}
+    undone: set[Path] = set()
+
+    def make(folder: Path) -> Journey:
+        bed = beds[folder] = Bed(folder)
+        bed.chat.world.write("first")
+        return bed.chat
+
+    async def story(chat: Journey) -> None:
+        await chat.until_seen("did first")
+        await chat.until_idle()
+        if chat.folder not in undone:
+            undone.add(chat.folder)
+            chat.world.write("/undo")
+        await chat.until_seen("Undone: the last turn. Files: restored a.txt, old.txt; removed made/deep.txt.")
+        await chat.until_idle()
+        assert beds[chat.folder].files() == AT_FIRST
+
+    try:
+        await cut_everywhere(tmp_path, make, story, after=after, full=full)
+    finally:
+        for bed in beds.values():
+            await bed.backend.close()
+
+
+@pytest.mark.parametrize("stop_at", [1, 2, 3])
+async def test_an_undo_that_is_cut_at_each_file(
+    bed: Bed, stop_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, stopped, count = bed.backend.files, asyncio.Event(), 0
+    write = files.write
+
+    async def stopping(*args: object, **options: object) -> None:
+        nonlocal count
+        count += 1
+        if count == stop_at:
+            stopped.set()
+            await asyncio.Event().wait()
+        await write(*args, **options)  # type: ignore[arg-type]
+
+    await bed.chat.__aenter__()
+    await bed.say("first")
+    monkeypatch.setattr(files, "write", stopping)
+    bed.chat.world.write("/undo")
+    await asyncio.wait_for(stopped.wait(), 40)
+    await bed.chat.abandon()
+    monkeypatch.undo()
+    async with replace_life(bed):
+        await bed.chat.until_seen("Files: restored a.txt, old.txt; removed made/deep.txt.")
+        await bed.chat.until_idle()
+        assert bed.files() == AT_FIRST
+
+
+def replace_life(bed: Bed) -> Journey:
+    bed.chat = replace(bed.chat)
+    return bed.chat

@@ -1,0 +1,138 @@
+"""MCP servers over HTTP that behave badly: each costs one sentence, whatever they send."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from hermes.domain.errors import Unreachable
+from hermes.domain.settings.mcp import McpServer
+from hermes.execution.mcp import web as mcp_web
+from tests.mcp.bed import bed
+
+Answer = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
+TOOL = {"name": "echo", "description": "Say it again.", "inputSchema": {"type": "object"}}
+
+
+@contextlib.asynccontextmanager
+async def listening(call: Answer, *, session: str = "s1") -> AsyncIterator[str]:
+    """A server of the older protocol that answers calls as told."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.method != "POST":
+            return web.Response(status=405)
+        asked = await request.json()
+        method, ident = asked.get("method"), asked.get("id")
+        if ident is None:
+            return web.Response(status=202)
+        if method == "tools/call":
+            return await call(request, asked)
+        result: dict[str, Any] | None = {"tools": [TOOL]} if method == "tools/list" else None
+        if method == "initialize":
+            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+            result["serverInfo"] = {"name": "x", "version": "1"}
+        body = {"jsonrpc": "2.0", "id": ident, "result": result}
+        if result is None:
+            body = {"jsonrpc": "2.0", "id": ident, "error": {"code": -32601, "message": "Method not found"}}
+        return web.json_response(body, headers={"Mcp-Session-Id": session})
+
+    app = web.Application()
+    app.router.add_route("*", "/mcp", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+    finally:
+        await runner.cleanup()
+
+
+async def html(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+    return web.Response(text="<html>Welcome</html>", content_type="text/html")
+
+
+async def broken(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+    return web.Response(status=500, text="Traceback (most recent call last): secret")
+
+
+async def no_json(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+    return web.Response(text='{"jsonrpc": ', content_type="application/json")
+
+
+async def elsewhere(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+    return web.Response(status=307, headers={"Location": "http://169.254.169.254/latest/meta-data"})
+
+
+async def forgotten(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+    return web.Response(status=404)
+
+
+async def endless(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    with contextlib.suppress(ConnectionError):
+        while True:
+            await response.write(b" " * 65536)
+    return response
+
+
+async def endless_events(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    with contextlib.suppress(ConnectionError):
+        while True:
+            await response.write(b"data: " + b"x" * 65536)
+    return response
+
+
+async def silent(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+    await asyncio.sleep(60)
+    return web.Response()
+
+
+async def cut(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+@pytest.mark.parametrize(
+    "call", [html, broken, no_json, elsewhere, forgotten, endless, endless_events, silent, cut]
+)
+async def test_a_bad_answer_costs_one_sentence(
+    tmp_path: Path, call: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_web, "LONGEST_ANSWER", 1 << 20)
+    async with listening(call) as url, bed(tmp_path, McpServer(url=url, timeout=2.0)) as server:
+        async with asyncio.timeout(60):
+            result = await server.call("echo")
+        assert result.failed and result.text.startswith("t ") and len(result.text) < 600, result
+        assert "\n" not in result.text and "secret" not in result.text
+        again = await server.source.connection.use(lambda client: client.list_tools())
+        assert [tool.name for tool in again.tools] == ["echo"], "it is reached again"
+
+
+async def test_a_server_that_is_not_there_or_wants_a_token(tmp_path: Path) -> None:
+    async def closed(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
+
+    app = web.Application()
+    app.router.add_route("*", "/mcp", closed)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
+    async with bed(tmp_path, McpServer(url=f"http://127.0.0.1:{port}/mcp")) as server:
+        with pytest.raises(Unreachable, match="t cannot be used"):
+            await server.tools()
+    await runner.cleanup()
+    async with bed(tmp_path, McpServer(url=f"http://127.0.0.1:{port}/mcp")) as server:
+        with pytest.raises(Unreachable, match="t cannot be used"):
+            await server.tools()

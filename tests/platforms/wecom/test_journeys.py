@@ -1,0 +1,51 @@
+"""Conversations on WeCom through a whole gateway: an answer whose stream ended is sent anew, and questions
+are answered in words."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
+from hermes.testing.harness import Journey, open_settings
+from hermes.testing.model import obedient, say
+from hermes.testing.platform_suite import Does, until
+from tests.platforms.wecom.bed import WeComBed
+
+SETTINGS = open_settings(platforms={"wecom": PlatformSettings(allow_all_users=True)})
+
+
+def journey(bed: WeComBed, folder: Path, script: Any) -> Journey:
+    return Journey(
+        folder=folder, account="wecom", connect_platform=bed.connect, settings=SETTINGS, script=script
+    )
+
+
+async def seen(bed: WeComBed, words: str) -> None:
+    await until(lambda: any(words in one.text for one in bed.shown()), lambda: f"people see {bed.shown()}")
+
+
+async def test_an_answer_that_comes_after_its_stream_has_ended_is_a_message(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    long = replace(say("Well, let me think about it, and then say all of it."), halt=hold, pieces=4)
+    async with WeComBed() as bed:
+        async with journey(bed, tmp_path, [long]) as here:
+            await bed.do(Does.TEXT, "m1")
+            await until(lambda: bool(bed.server.sent), "no draft is seen")
+            bed.server.sent[0].expired = True
+            hold.set()
+            await seen(bed, "all of it.")
+            await here.until_idle()
+        assert [one.text.endswith("all of it.") for one in bed.shown()] == [False, True]
+
+
+async def test_allowed_in_words(tmp_path: Path) -> None:
+    async with WeComBed() as bed:
+        async with journey(bed, tmp_path, obedient) as here:
+            await bed.do(Does.TEXT, "m1 danger")
+            await seen(bed, "Reply yes")
+            await bed.do(Does.TEXT, "yes")
+            await seen(bed, "answer to m1")
+            assert [entry.chat for entry in here.world.log] == ["danger"]

@@ -1,0 +1,248 @@
+"""WeCom: the adapter passes the suite, and does what only WeCom asks for."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from hermes.domain.adapter import AdapterContext
+from hermes.domain.address import Address, SourceKind
+from hermes.domain.errors import NeedsLogin, Refused, Unreachable
+from hermes.domain.message import Attachment, Body, Inbound, MediaKind
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.entry.platforms.wecom.adapter import WeComAdapter
+from hermes.entry.platforms.wecom.convert import file_place, place, to_inbounds
+from hermes.testing.platform_suite import CHECKS, Check, Does, Fault, Inboxes, conform, hosted, running, until
+from tests.platforms.wecom.bed import GROUP_CHAT, NOW, WeComBed
+from tests.platforms.wecom.samples import AES_KEY, ANN, FRAMES, GROUP
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_wecom_conforms(check: Check, full: bool) -> None:
+    await conform(check, WeComBed, full=full)
+
+
+def read(name: str) -> Inbound:
+    (item,) = to_inbounds(FRAMES[name], NOW)
+    return item
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("text", "hello 😀"),
+        ("command", "/status now"),
+        ("mention", "what now?"),
+        ("only a mention", ""),
+        ("voice", "good morning"),
+        ("mixed", "look"),
+        ("quoted picture", "what is this?"),
+        ("unreadable", "look\n[a file came that cannot be read]"),
+    ],
+)
+def test_words(name: str, text: str) -> None:
+    assert read(name).text == text
+
+
+def test_places_and_files() -> None:
+    private, group = read("text"), read("mention")
+    assert (private.source.kind, private.source.address.chat, private.ref) == (
+        SourceKind.PRIVATE,
+        ANN,
+        "req_1",
+    )
+    assert (group.source.kind, group.source.address.chat, group.mentions_me) == (
+        SourceKind.GROUP,
+        GROUP,
+        True,
+    )
+    assert private.at.year == 2026 and read("command").at == NOW
+    for name, kind in (
+        ("picture", MediaKind.IMAGE),
+        ("file", MediaKind.FILE),
+        ("video", MediaKind.VIDEO),
+        ("mixed", MediaKind.IMAGE),
+        ("quoted picture", MediaKind.IMAGE),
+        ("quoted file", MediaKind.FILE),
+        ("unreadable", MediaKind.IMAGE),
+    ):
+        (file,) = read(name).attachments
+        assert file.kind is kind and file_place(file.ref)[1] == AES_KEY
+    quoted = read("quote").reply_to
+    assert quoted is not None and quoted.text == "so be it"
+    for name in ("entered", "disconnected", "feedback"):
+        assert to_inbounds(FRAMES[name], NOW) == ()
+
+
+@pytest.mark.parametrize("ref", ["", "ftp://x/y", "https://x/y#short", "https://x /y"])
+def test_what_is_no_file(ref: str) -> None:
+    with pytest.raises(Refused, match="no file"):
+        file_place(ref)
+
+
+@pytest.mark.parametrize("chat", ["", "two words", "a/b"])
+def test_what_is_no_chat(chat: str) -> None:
+    with pytest.raises(Refused, match="neither a person nor a group"):
+        place(Address(platform="wecom", chat=chat))
+
+
+# --- the connection ---
+
+
+def _context(bed: WeComBed, **said: str) -> AdapterContext:
+    values = {**bed.variables(), **said}
+    return AdapterContext(
+        settings=PlatformSettings(), find=lambda name: Secret(values[name]) if name in values else None
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"WECOM_BOT_ID": ""}, "both needed"),
+        ({"WECOM_SECRET": " "}, "both needed"),
+        ({"WECOM_WS_URL": "https://x.example"}, "begins with wss"),
+    ],
+)
+def test_what_it_does_not_start_with(said: dict[str, str], words: str) -> None:
+    with pytest.raises(NeedsLogin, match=words):
+        WeComAdapter(_context(WeComBed(), **said))
+
+
+async def test_a_secret_that_is_wrong_or_revoked_stops_it() -> None:
+    async with WeComBed() as bed:
+        with pytest.raises(NeedsLogin, match=r"WECOM_SECRET.*invalid bot_id or secret"):
+            await WeComAdapter(_context(bed, WECOM_SECRET="old")).run(Inboxes().accept, None)
+        with pytest.raises(NeedsLogin, match="WECOM_SECRET"):
+            await WeComAdapter(_context(bed, WECOM_SECRET="old")).check()
+        assert [one.good for one in await bed.connect().check()] == [True]
+
+
+async def test_another_program_takes_the_place() -> None:
+    async with WeComBed() as bed:
+        async with running(bed.connect(), Inboxes().accept, None) as first:
+            await until(lambda: bed.server.subscribed == 1, "nobody came")
+            async with running(bed.connect(), Inboxes().accept, None):
+                await until(first.done, "it does not hear of it")
+        assert isinstance(first.exception(), Unreachable) and "Another program" in str(first.exception())
+
+
+async def test_a_connection_that_dies_is_made_again() -> None:
+    async with WeComBed() as bed:
+        inboxes = Inboxes()
+        async with hosted(bed, inboxes):
+            for number in range(20):
+                await bed.do(Does.TEXT, f"hello {number}")
+                await until(lambda: len(inboxes.items) > number, "it never came")  # noqa: B023
+                await bed.cut()
+                await until(lambda: bed.server.subscribed > number + 1, "it does not come back")  # noqa: B023
+        assert len(inboxes.items) == 20
+
+
+async def test_a_reset_in_the_middle_of_a_send_is_doubtful() -> None:
+    async with WeComBed() as bed:
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            bed.fail(Fault.RESET)
+            with pytest.raises(Unreachable) as raised:
+                await platform.send(bed.chat, Body(text="x"), key="k", reply_to=None)
+            assert raised.value.maybe_done
+        with pytest.raises(Unreachable, match="no connection"):
+            await platform.send(bed.chat, Body(text="x"), key="k", reply_to=None)
+
+
+async def test_a_connection_that_wecom_has_forgotten_is_made_again_at_once() -> None:
+    async with WeComBed() as bed:
+        inboxes = Inboxes()
+        platform = bed.connect()
+        async with running(platform, inboxes.accept, None) as task:
+            await until(lambda: bed.server.subscribed == 1, "nobody came")
+            bed.server.forgotten = list(bed.server.sockets)
+            with pytest.raises(Unreachable, match="846609"):
+                await platform.send(bed.chat, Body(text="x"), key="k", reply_to=None)
+            await until(task.done, "it stays")
+        error = task.exception()
+        assert isinstance(error, Unreachable) and error.after == 0.0
+
+
+async def test_pings_tell_that_it_lives() -> None:
+    async with WeComBed() as bed:
+        inboxes = Inboxes()
+        async with running(bed.connect(), inboxes.accept, None):
+            await until(lambda: bed.server.pings > 0 and inboxes.batches >= 2, "no life is seen")
+
+
+# --- streams ---
+
+
+async def test_a_stream_is_finished_once_and_never_after_its_time() -> None:
+    async with WeComBed() as bed:
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            draft = await platform.send(
+                bed.chat, Body(text="one", growing=True), key="1", reply_to=bed.answerable()
+            )
+            await platform.edit(draft, Body(text="one two", growing=True))
+            await platform.edit(draft, Body(text="one two three"))
+            await platform.edit(draft, Body(text="one two three"))
+            stream = bed.server.sent[0]
+            assert (stream.text, stream.done) == ("one two three", True)
+            late = await platform.send(
+                bed.chat, Body(text="late", growing=True), key="2", reply_to=bed.answerable()
+            )
+            bed.server.sent[1].expired = True
+            with pytest.raises(Refused, match="846608"):
+                await platform.edit(late, Body(text="later"))
+            with pytest.raises(Refused, match="only below a message"):
+                await platform.send(bed.chat, Body(text="x", growing=True), key="3", reply_to=None)
+            with pytest.raises(Refused, match="846605"):
+                await platform.send(bed.chat, Body(text="x", growing=True), key="4", reply_to="req_nobody")
+            plain = await platform.send(GROUP_CHAT, Body(text="plain"), key="5", reply_to=None)
+            with pytest.raises(Refused, match="no stream"):
+                await platform.edit(plain, Body(text="x"))
+        assert [one.text for one in bed.shown(GROUP_CHAT)] == ["plain"]
+
+
+async def test_a_large_file_goes_in_pieces() -> None:
+    data = bytes(range(256)) * 6_000
+    async with WeComBed() as bed:
+
+        async def open_file(file: Attachment) -> bytes:
+            return data
+
+        bed.open_file = open_file
+        platform = bed.connect()
+        file = Attachment(kind=MediaKind.FILE, ref="x", name="a.bin", mime="application/octet-stream")
+        async with running(platform, Inboxes().accept, None):
+            await platform.send(bed.chat, Body(attachments=(file,)), key="1", reply_to=None)
+        assert bed.shown()[0].files == ((MediaKind.FILE, data),)
+        assert sum(one["cmd"] == "aibot_upload_media_chunk" for one in bed.server.calls) == 3
+
+
+async def test_a_file_with_another_key_is_refused() -> None:
+    async with WeComBed() as bed:
+        message = bed.said_by(Does.FILE, "", ANN)
+        url, key = message["body"]["file"]["url"], base64.b64encode(bytes(32)).decode()[:43]
+        platform = bed.connect()
+
+        async def sink(piece: bytes) -> None:
+            raise AssertionError("nothing of it is shown")
+
+        async with running(platform, Inboxes().accept, None):
+            with pytest.raises(Refused, match="cannot be decrypted"):
+                await platform.fetch(f"{url}#{key}", sink)
+            with pytest.raises(Refused):
+                await platform.fetch(f"{url}gone#{AES_KEY}", sink)
+
+
+async def test_an_address_inside_is_not_asked() -> None:
+    adapter = WeComAdapter(_context(WeComBed(), WECOM_WS_URL="wss://openws.work.weixin.qq.com"))
+
+    async def sink(piece: bytes) -> None:
+        pass
+
+    for url in ("http://127.0.0.1:1/x", "https://10.0.0.1/x", "http://example.com/x"):
+        with pytest.raises(Refused, match="not safe"):
+            await adapter.fetch(f"{url}#{AES_KEY}", sink)
