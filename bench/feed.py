@@ -12,11 +12,11 @@ from bench.figure import Figure
 from bench.rig import LAST_WORDS, Rig, bench_settings, look_back
 from bench.stopwatch import Stopwatch, run
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Snapshot, TextDelta
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
-from hermes.domain.turn import TurnInput
+from hermes.domain.turns.event import Snapshot, TextDelta
+from hermes.domain.turns.turn import TurnInput
 
 _WORD = "word "
 _CHAT_WORDS = 200

@@ -16,12 +16,12 @@ from bench.stopwatch import run
 from hermes.agent.models.endpoint import ModelEndpoint
 from hermes.agent.models.formats.chat_completions.request import encode_request
 from hermes.control.sessions.submission import SessionTarget, Submission
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Entry, Finished, TextDelta
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, SessionId
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
-from hermes.domain.turn import TurnInput
-from hermes.domain.usage import Usage
+from hermes.domain.turns.event import Entry, Finished, TextDelta
+from hermes.domain.turns.turn import TurnInput
 from hermes.testing.harness import Journey
 from hermes.testing.model import is_summary
 

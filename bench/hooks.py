@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.figure import Better, Figure
 from bench.stopwatch import run
 from hermes.domain.errors import Unreachable
-from hermes.domain.hooks import Hook
+from hermes.domain.system.hooks import Hook
 from hermes.execution.hooks.processes import HookProcesses
 
 _HOOKS = {

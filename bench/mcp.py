@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.figure import Figure
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.settings.mcp import McpServer
-from hermes.domain.tool import ToolContext
+from hermes.domain.tools.tool import ToolContext
 from hermes.execution.mcp.connection import McpPlace, load_sdk
 from hermes.execution.mcp.source import McpSource, PinBook
 from hermes.state.home.mcp_pins import McpPinFile

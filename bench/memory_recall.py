@@ -18,13 +18,13 @@ from bench.figure import Better, Figure
 from bench.stopwatch import run
 from hermes.control.people.memory import EditMemory, MemoryAction
 from hermes.control.turn.claim import next_session
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Entry, Finished, ModelSaid, UserSaid
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, TurnId
-from hermes.domain.memory import OWNER, MemoryEntry, MemoryShelf, MemoryTarget
+from hermes.domain.knowledge.memory import OWNER, MemoryEntry, MemoryShelf, MemoryTarget
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import session_key
-from hermes.domain.transcript import number_records
+from hermes.domain.turns.event import Entry, Finished, ModelSaid, UserSaid
+from hermes.domain.turns.session import session_key
+from hermes.domain.turns.transcript import number_records
 from hermes.state.store.writer import SqliteStore
 
 _figure = partial(Figure, bench="memory_recall")

@@ -57,7 +57,7 @@ def measure(folder: Path, quick: bool) -> list[Figure]:
 def _imports(times: int) -> Iterator[Figure]:
     """The least CPU of several starts of Python that import an adapter, beyond one that imports the words
     which a gateway has anyway."""
-    words = ("-c", "import hermes.domain.ports.store, hermes.domain.adapter")
+    words = ("-c", "import hermes.domain.ports.store, hermes.domain.chats.adapter")
     bare = min(one_start(words)[1] for _ in range(times + 1))
     for name, library in _LIBRARIES.items():
         words = ("-c", f"import hermes.entry.platforms.{name}.adapter")

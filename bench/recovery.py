@@ -26,13 +26,13 @@ import apsw
 from bench.figure import Better, Figure
 from bench.rig import ACCOUNT, Rig, answer_to, inbound
 from bench.stopwatch import most_resident, run
-from hermes.domain.event import Entry, UserSaid
+from hermes.domain.chats.message import Body
+from hermes.domain.chats.rows import OutboxRow
 from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
-from hermes.domain.message import Body
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow
-from hermes.domain.session import begin_session, session_key
-from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput, TurnState
+from hermes.domain.turns.event import Entry, UserSaid
+from hermes.domain.turns.session import begin_session, session_key
+from hermes.domain.turns.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.state.store.codec import encode
 from hermes.state.store.migrations import migrate
 from hermes.state.store.sqlite import StoreOptions, connect, tables_of

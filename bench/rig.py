@@ -17,11 +17,10 @@ from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
 from hermes.control.turn.claim import Claim, NextStep
 from hermes.control.wiring import GatewayParts
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.message import Inbound
 from hermes.domain.clock import SystemClock
-from hermes.domain.event import Entry, TextDelta, ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, CallId, DeliveryId
-from hermes.domain.message import Inbound
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.settings import (
@@ -31,9 +30,10 @@ from hermes.domain.settings.settings import (
     Settings,
     StreamingSettings,
 )
-from hermes.domain.tool import ToolCall
-from hermes.domain.toolbox import Toolbox
-from hermes.domain.turn import BusyMode
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.tools.toolbox import Toolbox
+from hermes.domain.turns.event import Entry, TextDelta, ToolFinished, UserSaid
+from hermes.domain.turns.turn import BusyMode
 from hermes.state.store.sqlite import StoreOptions
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.crash import unit_name

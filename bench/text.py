@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 
 from bench.figure import Figure
 from bench.stopwatch import Stopwatch, without_gc
-from hermes.domain.capabilities import Flavour, TextUnit
+from hermes.domain.chats.capabilities import Flavour, TextUnit
 from hermes.stream.text.markdown import parse
 from hermes.stream.text.print import print_markdown
 from hermes.stream.text.split import split

@@ -17,11 +17,11 @@ from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.control.gateway import Gateway
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Entry, Finished, Snapshot, TextDelta
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.tool import Tool
-from hermes.domain.turn import TurnInput
+from hermes.domain.tools.tool import Tool
+from hermes.domain.turns.event import Entry, Finished, Snapshot, TextDelta
+from hermes.domain.turns.turn import TurnInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,8 @@ from hermes import AIAgent
 from hermes.agent.models.choose import choose
 from hermes.agent.models.demo import FOOTER, DemoProvider
 from hermes.domain.errors import UserError
-from hermes.domain.providers import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS
-from hermes.domain.usage import Usage
+from hermes.domain.models.providers import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS
+from hermes.domain.models.usage import Usage
 from hermes.script.options import _model_settings
 from hermes.state.settings.loader import load_settings
 from hermes.testing.model import ScriptedModel, say

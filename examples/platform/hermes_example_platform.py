@@ -9,12 +9,12 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.capabilities import Capabilities, Manifest, SettingField
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.capabilities import Capabilities, Manifest, SettingField
+from hermes.domain.chats.message import Body, Inbound, Receipt
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 
 HERMES_API = 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from hermes.domain.event import TextDelta, UserSaid
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
 from hermes.domain.settings.settings import ModelSettings
+from hermes.domain.turns.event import TextDelta, UserSaid
 
 HERMES_API = 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermes.agent.tools.registry import ToolInvocation, ToolRegistry
 from hermes.domain.ports.world import Backend
 from hermes.domain.settings.settings import PluginOptions
-from hermes.domain.tool import Effect
+from hermes.domain.tools.tool import Effect
 
 HERMES_API = 1
 REGISTRY = ToolRegistry()

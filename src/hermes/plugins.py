@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
 
-from hermes.domain.address import LOCAL_DOOR
-from hermes.domain.capabilities import Manifest
-from hermes.domain.entry_points import EntryPoint, entry_points
+from hermes.domain.chats.address import LOCAL_DOOR
+from hermes.domain.chats.capabilities import Manifest
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import BACKENDS
 from hermes.domain.settings.settings import PluginSettings
+from hermes.domain.system.entry_points import EntryPoint, entry_points
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 
 if TYPE_CHECKING:
-    from hermes.domain.adapter import AdapterContext, DescribeApp, LogIn
+    from hermes.domain.chats.adapter import AdapterContext, DescribeApp, LogIn
     from hermes.domain.ports.agent import Memory, Provider
     from hermes.domain.ports.platform import Platform
     from hermes.domain.ports.world import Backend, BackendRequest, MakeBackend
-    from hermes.domain.services import ToolServices
     from hermes.domain.settings.settings import ModelSettings, Profile
-    from hermes.domain.tool import Tool
-    from hermes.domain.toolbox import ToolSource
+    from hermes.domain.tools.services import ToolServices
+    from hermes.domain.tools.tool import Tool
+    from hermes.domain.tools.toolbox import ToolSource
 
     MakeMemory = Callable[[Profile], Memory]
     MakeProvider = Callable[[ModelSettings], Provider]
@@ -267,7 +267,7 @@ def _fault(group: str, value: object) -> str:
     if group == COMMANDS:
         return "" if isinstance(value, ModuleType) else "it is not a module"
     if group == TOOLS and not callable(value):
-        from hermes.domain.tool import Tool
+        from hermes.domain.tools.tool import Tool
 
         several = value if isinstance(value, list | tuple) else (value,)
         return "" if all(isinstance(each, Tool) for each in several) else "it is neither a Tool nor several"

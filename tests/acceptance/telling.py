@@ -8,8 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 
 from hermes.control.outbound.answers import REPEAT_MARK
-from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.turns.event import ToolFinished, UserSaid
 from hermes.domain.word import replace
 from hermes.testing.model import Say, call, last_words, say
 from hermes.testing.world import Deed, Update, World

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.event import UserSaid
 from hermes.domain.settings.settings import Settings
+from hermes.domain.turns.event import UserSaid
 from hermes.testing.harness import Journey, open_settings
 from tests.acceptance.telling import KINDS, seen_once, write
 from tests.journeys.cut import cut_everywhere

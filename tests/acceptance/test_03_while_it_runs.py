@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.event import UserSaid
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import DisplaySettings
-from hermes.domain.turn import BusyMode
+from hermes.domain.turns.event import UserSaid
+from hermes.domain.turns.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, last_words
 from tests.acceptance.telling import KINDS, seen_once, write

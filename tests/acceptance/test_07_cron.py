@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from hermes.control.jobs.editing import JobSpec
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.channels import Channel
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.channels import Channel
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.job import RunState
 from hermes.domain.settings.settings import CronSettings
+from hermes.domain.turns.job import RunState
 from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import Journey, open_settings

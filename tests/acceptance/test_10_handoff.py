@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.control.handoff.worker import LEASE_SECONDS
-from hermes.domain.handoff import HandoffState
+from hermes.domain.chats.handoff import HandoffState
 from hermes.domain.ids import SessionId
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import Journey

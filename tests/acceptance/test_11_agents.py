@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hermes.control.jobs.editing import JobSpec
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import UserSaid
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.settings import Route, RouteMatch
+from hermes.domain.turns.event import UserSaid
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from tests.acceptance.telling import KINDS, seen_once, write

@@ -9,7 +9,7 @@ import pytest
 
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.settings.settings import DisplaySettings
-from hermes.domain.turn import BusyMode
+from hermes.domain.turns.turn import BusyMode
 from hermes.domain.word import replace
 from hermes.testing.clock import settle
 from hermes.testing.harness import Journey, open_settings

@@ -14,12 +14,12 @@ import apsw
 import pytest
 
 from hermes.control.commands.registry import COMMANDS
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.job import JobState
 from hermes.domain.ports.platform import Accept
 from hermes.domain.settings.settings import Route, RouteMatch
+from hermes.domain.turns.job import JobState
 from hermes.domain.word import replace
 from hermes.state.settings.loader import load_settings
 from hermes.testing.api import ApiWorld
@@ -282,7 +282,7 @@ def test_w10_keys_are_made_in_one_place() -> None:
         if "testing" not in path.parts
         and re.search(r"(?<!class )SessionKey\(", path.read_text(encoding="utf-8"))
     ]
-    assert makers == ["domain/session.py"]
+    assert makers == ["domain/turns/session.py"]
 
 
 async def test_w10_a_named_agent_is_as_quick(tmp_path: Path) -> None:

@@ -10,11 +10,8 @@ from typing import Any, get_args
 from hermes import plugins
 from hermes.admin.shell.examples import EXAMPLES
 from hermes.admin.shell.tree import command_tree
-from hermes.domain.capabilities import Grade, Manifest
-from hermes.domain.event import Live, Record
-from hermes.domain.gateway_event import GatewayEvent
-from hermes.domain.hooks import EVENTS
-from hermes.domain.providers import PROVIDERS, ProviderAuth, ProviderSpec
+from hermes.domain.chats.capabilities import Grade, Manifest
+from hermes.domain.models.providers import PROVIDERS, ProviderAuth, ProviderSpec
 from hermes.domain.settings.agents import AgentApprovals
 from hermes.domain.settings.budgets import AgentBudget, Budget
 from hermes.domain.settings.declaring import Secret
@@ -44,6 +41,9 @@ from hermes.domain.settings.settings import (
 )
 from hermes.domain.settings.skills import PlatformSkills
 from hermes.domain.settings.tool_limits import LoopStops, LoopWarnings
+from hermes.domain.system.hooks import EVENTS
+from hermes.domain.turns.event import Live, Record
+from hermes.domain.turns.gateway_event import GatewayEvent
 from hermes.domain.word import field_names
 from hermes.state.settings.key_places import ALSO_UNDER_GATEWAY
 from hermes.state.settings.names import LATER, PLATFORMS, platform_variables
@@ -158,7 +158,7 @@ def providers_page() -> str:
     """The page `docs/reference/providers.md`."""
     rows = "".join(map(_provider, PROVIDERS.values()))
     return (
-        "# Providers\n\nThis page is made from `src/hermes/domain/providers.py` by "
+        "# Providers\n\nThis page is made from `src/hermes/domain/models/providers.py` by "
         "`tests/admin/reference.py`.\n`model.provider: auto` takes the first whose key is set.\n"
         "How to choose: [the guide](../guides/models.md). Your own: [providers](settings.md#providers).\n\n"
         "| Provider | Also | Key | Address | Format | Usual model |\n|---|---|---|---|---|---|\n" + rows
@@ -449,16 +449,17 @@ def events_page() -> str:
     """The page `docs/reference/events.md`."""
     return (
         "# Events\n\n"
-        + _MADE.format("`src/hermes/domain/event.py`")
+        + _MADE.format("`src/hermes/domain/turns/event.py`")
         + "What happens in a turn. Live events are shown and forgotten; records are stored exactly as they"
         " are, and the stored records are the transcript.\n\n## Live events\n\n"
         + _events(Live)
         + "\n## Records\n\n"
         + _events(Record)
         + "\n## What happens in the gateway\n\n"
-        + "From `src/hermes/domain/gateway_event.py`. These are hints for whoever listens inside the gateway:"
-        " they name rows by their ids, carry no texts, are sent after the commit and are lost in a crash."
-        " What hooks can follow is on [another page](hooks.md).\n\n" + _events(GatewayEvent)
+        + "From `src/hermes/domain/turns/gateway_event.py`. These are hints for whoever listens"
+        " inside the gateway: they name rows by their ids, carry no texts, are sent after the commit"
+        " and are lost in a crash. What hooks can follow is on [another page](hooks.md).\n\n"
+        + _events(GatewayEvent)
     )
 
 
@@ -507,7 +508,7 @@ def hooks_page() -> str:
     rows = [(f"`{name}`", *_HOOK_CONTEXT[name]) for name in EVENTS]
     return (
         "# Hooks\n\n"
-        + _MADE.format("`src/hermes/domain/hooks.py`")
+        + _MADE.format("`src/hermes/domain/system/hooks.py`")
         + "A hook is a folder `hooks/<name>/` in the home with two files: `HOOK.yaml` (`name`, `description`,"
         " `events`, a list of names from this page, and `timeout`, the seconds one call may take) and"
         " `handler.py` with a function `handle(event_type, context)`, plain or `async`. `agent:*` follows"

@@ -12,8 +12,8 @@ import pytest
 from hermes.admin.commands import doctor, doctor_checks, platforms
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
-from hermes.domain.adapter import Finding
-from hermes.domain.credential import Credential
+from hermes.domain.chats.adapter import Finding
+from hermes.domain.models.credential import Credential
 from hermes.domain.settings.declaring import Secret
 from hermes.execution.browser import program
 from hermes.state.home.credentials import CredentialFile

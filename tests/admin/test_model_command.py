@@ -20,8 +20,8 @@ from hermes.agent.models.choose import ModelChoice
 from hermes.agent.models.servers import ModelListing, OfferedModel
 from hermes.app.agents import model_search
 from hermes.app.agents.model_search import _newest_of_family
-from hermes.domain.credential import Credential
 from hermes.domain.errors import UserError
+from hermes.domain.models.credential import Credential
 from hermes.domain.settings.declaring import Secret
 from hermes.state.home.credentials import CredentialFile
 from hermes.state.settings.loader import load_settings

@@ -11,9 +11,9 @@ import pytest
 from hermes.admin.commands import outbox
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
-from hermes.domain.address import Address
-from hermes.domain.message import Attachment, Body, MediaKind
-from hermes.domain.rows import OutboxRow
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Attachment, Body, MediaKind
+from hermes.domain.chats.rows import OutboxRow
 
 
 class Place:

@@ -10,7 +10,7 @@ import pytest
 
 from hermes.admin.commands import platform_packages
 from hermes.admin.shell.output import CliConsole
-from hermes.domain.capabilities import PackageExtra
+from hermes.domain.chats.capabilities import PackageExtra
 from hermes.domain.errors import UserError
 
 EXTRA = PackageExtra(name="socks", modules=("no_such_module_at_all",))

@@ -10,7 +10,7 @@ import pytest
 from hermes import plugins
 from hermes.app.hooks import PluginHookRunner, plugin_hook
 from hermes.domain.errors import Unreachable
-from hermes.domain.hooks import Hook
+from hermes.domain.system.hooks import Hook
 
 
 def hook(name: str, timeout: float = 40.0) -> Hook:

@@ -22,14 +22,14 @@ from hermes.app.overrides import AppOverrides
 from hermes.control.commands import registry
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.services import ToolServices
 from hermes.domain.settings.settings import PluginSettings, Profile
-from hermes.domain.tool import Tool, ToolContext, ToolResult
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import Tool, ToolContext, ToolResult
 from hermes.state.settings.loader import load_settings
 from tests.admin.test_config import ask
 
 MANIFEST = """
-from hermes.domain.capabilities import Capabilities, Manifest, SettingField
+from hermes.domain.chats.capabilities import Capabilities, Manifest, SettingField
 COLOUR = SettingField(env="{upper}_COLOUR", title="Colour", required=False)
 MANIFEST = Manifest(
     name="{name}", title="{name}", adapter="hx_{name}_sdk:Adapter", capabilities=Capabilities(),
@@ -52,7 +52,7 @@ wrong = hx_alpha:NOT_ONE
 here = hx_tools:provider
 """
 TOOLS = """
-from hermes.domain.tool import Tool, ToolResult
+from hermes.domain.tools.tool import Tool, ToolResult
 async def run(context, arguments): return ToolResult(text="")
 ONE = Tool(name="one", description="", parameters={}, run=run)
 SEVERAL = [Tool(name="two", description="", parameters={}, run=run)]

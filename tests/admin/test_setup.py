@@ -13,7 +13,7 @@ import pytest
 from hermes.admin.commands import platform_setup
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
-from hermes.domain.adapter import Finding
+from hermes.domain.chats.adapter import Finding
 from hermes.domain.errors import UserError
 from hermes.state.settings import by_key
 from hermes.state.settings.by_key import set_settings

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from hermes.app.agents.tools import TurnLimits, check_toolsets, limit_for_all
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import SettingsError
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.tool import Tool, ToolContext, ToolResult
-from hermes.domain.toolbox import ToolsetLimit
+from hermes.domain.tools.tool import Tool, ToolContext, ToolResult
+from hermes.domain.tools.toolbox import ToolsetLimit
 from hermes.state.settings.loader import LoadedSettings, load_settings
 
 

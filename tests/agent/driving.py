@@ -11,17 +11,17 @@ from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.run.speech import RetryBackoff
 from hermes.control.turn.stopping import cut_off
 from hermes.control.workers import RunScope
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.call_options import CallOptions
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.clock import SystemClock
-from hermes.domain.event import Asked, Entry, Live, ModelSaid, Record, Stopped, UserSaid
 from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.models.call_options import CallOptions
 from hermes.domain.ports.agent import PersonNotes, Provider, Run, no_notes
-from hermes.domain.session import Session
-from hermes.domain.tool import Effect, StandingGrants, Tool, ToolContext, ToolResult
-from hermes.domain.toolbox import Toolbox
-from hermes.domain.transcript import number_records, view_turn
-from hermes.domain.turn import NO_GUIDANCE, Cause, Guidance, Turn, TurnInput
+from hermes.domain.tools.tool import Effect, StandingGrants, Tool, ToolContext, ToolResult
+from hermes.domain.tools.toolbox import Toolbox
+from hermes.domain.turns.event import Asked, Entry, Live, ModelSaid, Record, Stopped, UserSaid
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.transcript import number_records, view_turn
+from hermes.domain.turns.turn import NO_GUIDANCE, Cause, Guidance, Turn, TurnInput
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 EAGER = RetryBackoff(first=0.01, longest=0.02)

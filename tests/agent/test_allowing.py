@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hermes.domain.event import Answered, Asked, ToolFinished, ToolStarted, Verdict
 from hermes.domain.ids import SessionId
-from hermes.domain.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tools.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import Answered, Asked, ToolFinished, ToolStarted, Verdict
 from hermes.testing.model import ScriptedModel, call, say
 from tests.agent.driving import Driver, loop_of
 

@@ -10,9 +10,9 @@ import pytest
 from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import SessionTarget, Submission
-from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
+from hermes.domain.chats.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.turn import TurnInput
+from hermes.domain.turns.turn import TurnInput
 from hermes.testing.harness import PATIENCE
 from hermes.testing.model_script import Reply
 from hermes.testing.model_server import FakeModelServer

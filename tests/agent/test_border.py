@@ -16,13 +16,13 @@ from hermes.app.agents.redaction import redacting
 from hermes.app.agents.tools import OpenSources
 from hermes.control.commands import registry
 from hermes.control.workers import RunScope, Supervisor
-from hermes.domain.border import Border, ForeignExit, contain
+from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.errors import ModelFault, Unreachable
-from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import ModelSettings, Settings
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
-from hermes.domain.toolbox import Toolbox
+from hermes.domain.system.border import Border, ForeignExit, contain
+from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tools.toolbox import Toolbox
 from hermes.execution.backend_life import KeptBackend
 from hermes.state.settings.secrets import Secrets
 from hermes.testing.clock import FakeClock, settle

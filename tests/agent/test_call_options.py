@@ -5,11 +5,20 @@ from __future__ import annotations
 import pytest
 
 from hermes.agent.run.speech import StopFilter
-from hermes.domain.call_options import CallOptions, JsonAnswer
-from hermes.domain.event import Answered, Asked, Ending, Finished, ModelSaid, TextDelta, ToolFinished, Verdict
 from hermes.domain.ids import CallId
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import ClientTool, Guidance
+from hermes.domain.models.call_options import CallOptions, JsonAnswer
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import (
+    Answered,
+    Asked,
+    Ending,
+    Finished,
+    ModelSaid,
+    TextDelta,
+    ToolFinished,
+    Verdict,
+)
+from hermes.domain.turns.turn import ClientTool, Guidance
 from hermes.testing.model import Say, ScriptedModel, call, say
 from tests.agent.driving import Driver, loop_of, tool
 

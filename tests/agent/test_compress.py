@@ -19,8 +19,14 @@ from hermes.agent.context.transcript_messages import Role, messages
 from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import Submission
+from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import (
+from hermes.domain.ids import MAIN_AGENT, CallId, QuestionId, TurnId
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.usage import Usage
+from hermes.domain.settings.compression import CompressionSettings
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import (
     Asked,
     Cleared,
     Entry,
@@ -34,14 +40,8 @@ from hermes.domain.event import (
     Undone,
     UserSaid,
 )
-from hermes.domain.ids import MAIN_AGENT, CallId, QuestionId, TurnId
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.model_facts import ModelFacts
-from hermes.domain.settings.compression import CompressionSettings
-from hermes.domain.tool import ToolCall
-from hermes.domain.transcript import number_records, visible
-from hermes.domain.turn import Guidance, TurnAction, TurnInput
-from hermes.domain.usage import Usage
+from hermes.domain.turns.transcript import number_records, visible
+from hermes.domain.turns.turn import Guidance, TurnAction, TurnInput
 from hermes.state.settings.loader import load_settings
 from hermes.testing.model_script import Reply
 from hermes.testing.model_server import FakeModelServer

@@ -16,7 +16,11 @@ from hermes.agent.models.formats.chat_completions.reply import ChatReader
 from hermes.agent.models.formats.chat_completions.request import encode_messages, encode_request
 from hermes.agent.models.formats.responses import request as responses
 from hermes.agent.run.progress import is_empty
-from hermes.domain.event import (
+from hermes.domain.chats.message import Attachment, MediaKind
+from hermes.domain.ids import CallId, QuestionId, TurnId
+from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.tools.tool import Effect, ToolCall
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Ending,
@@ -35,12 +39,8 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
-from hermes.domain.ids import CallId, QuestionId, TurnId
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.tool import Effect, ToolCall
-from hermes.domain.transcript import visible
-from hermes.domain.turn import EarlierMessage, Speaker
+from hermes.domain.turns.transcript import visible
+from hermes.domain.turns.turn import EarlierMessage, Speaker
 from hermes.domain.word import replace
 from hermes.stream.fold.answer import answer_text
 from tests.agent.driving import AT

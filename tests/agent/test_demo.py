@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from hermes.agent.models.demo import FOOTER, DemoProvider, demo_reply
-from hermes.domain.call_options import NO_OPTIONS, CallOptions, JsonAnswer
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import Ending, Entry, ModelSaid, Record, TextDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId, TurnId
+from hermes.domain.models.call_options import NO_OPTIONS, CallOptions, JsonAnswer
 from hermes.domain.ports.agent import ModelEnd, ModelRequest
-from hermes.domain.tool import ToolCall
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Ending, Entry, ModelSaid, Record, TextDelta, ToolFinished, UserSaid
 from hermes.testing.provider_suite import PORT_CHECKS
 
 TOOLS = ("read_file", "write_file", "search_files", "session_search", "terminal", "clarify", "todo")

@@ -14,11 +14,11 @@ from hermes.agent.models.demo import FOOTER, DemoProvider
 from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Asked, Entry, FeedItem, Record, TextDelta, ToolFinished, Verdict
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId
-from hermes.domain.toolbox import ToolsetLimit
-from hermes.domain.turn import Answer, TurnInput
+from hermes.domain.tools.toolbox import ToolsetLimit
+from hermes.domain.turns.event import Asked, Entry, FeedItem, Record, TextDelta, ToolFinished, Verdict
+from hermes.domain.turns.turn import Answer, TurnInput
 from hermes.stream.fold.answer import answer_text
 
 ME = Source(address=Address(platform="terminal", chat="here"), kind=SourceKind.PRIVATE, user="me")

@@ -22,10 +22,10 @@ from hermes.agent.models.demo import DemoProvider
 from hermes.agent.models.registry import Models
 from hermes.agent.models.servers import find_servers
 from hermes.domain.errors import ModelFault
-from hermes.domain.event import TextDelta
 from hermes.domain.ports.agent import ModelEnd, ModelRequest
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.settings import ModelSettings
+from hermes.domain.turns.event import TextDelta
 from hermes.testing.model_script import ModelRequest as Seen
 from hermes.testing.model_script import RawReply, Said
 from hermes.testing.model_server import FakeModelServer, refusing_address

@@ -12,10 +12,10 @@ from hermes.agent.models.client import tls_of
 from hermes.agent.models.registry import Models
 from hermes.agent.models.servers import list_models
 from hermes.app.agents.models import _spell_choice
-from hermes.domain.call_options import CallOptions
 from hermes.domain.errors import FaultKind, ModelFault, Unreachable
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.call_options import CallOptions
+from hermes.domain.models.model_facts import ModelFacts
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.providers import EndpointOptions
 from hermes.domain.settings.settings import ModelSettings

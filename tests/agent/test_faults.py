@@ -11,9 +11,17 @@ import pytest
 from hermes.agent.models.client import Deadlines
 from hermes.agent.models.endpoint import HttpProvider, ModelEndpoint
 from hermes.agent.models.formats.chat_completions.provider import ChatCompletions
-from hermes.domain.event import Failed, Finished, ModelSaid, Retrying, TextDelta, ToolFinished, ToolStarted
 from hermes.domain.ports.agent import ModelPiece, ModelRequest
 from hermes.domain.settings.declaring import Secret
+from hermes.domain.turns.event import (
+    Failed,
+    Finished,
+    ModelSaid,
+    Retrying,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+)
 from hermes.domain.word import replace
 from hermes.testing.model_script import FAULTS, VISIBLE, WORDS, Cut, Fault, Pace, Reply, Then
 from hermes.testing.model_server import FakeModelServer

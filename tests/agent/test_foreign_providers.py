@@ -14,11 +14,11 @@ from hermes.agent.models.builtin import BUILT_IN
 from hermes.agent.models.demo import DemoProvider
 from hermes.agent.models.registry import Models
 from hermes.domain.errors import FaultKind, ModelFault, Refused
-from hermes.domain.event import Ending, Failed, Finished, Kept, ModelSaid, Notice, TextDelta
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import ModelEnd, ModelRequest, Provider
 from hermes.domain.settings.settings import ModelSettings
-from hermes.domain.tool import ToolCall
-from hermes.domain.usage import Usage
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Ending, Failed, Finished, Kept, ModelSaid, Notice, TextDelta
 from hermes.state.store.codec import decode_record, encode_record
 from hermes.testing.model import ScriptedModel
 from hermes.testing.provider_suite import PORT_CHECKS, ask, hear

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from hermes.agent.run.calls import NO_RESULT
-from hermes.domain.event import (
+from hermes.domain.ids import CallId
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Finished,
@@ -14,9 +16,7 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
-from hermes.domain.ids import CallId
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import ClientTool, EarlierMessage, Guidance, Speaker
+from hermes.domain.turns.turn import ClientTool, EarlierMessage, Guidance, Speaker
 from hermes.domain.word import replace
 from hermes.testing.model import Say, ScriptedModel, say
 from tests.agent.driving import SESSION, Driver, loop_of, quick, tool

@@ -14,8 +14,8 @@ from hermes.agent.run.links import LinkFilter, without_links
 from hermes.agent.run.speech import ReplyStream
 from hermes.control.workers import RunScope
 from hermes.domain.clock import SystemClock
-from hermes.domain.event import Live, TextDelta
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.turns.event import Live, TextDelta
 from hermes.testing.model import Say, ScriptedModel
 from tests.agent.coding_answers import ANSWERS
 from tests.agent.driving import EAGER

@@ -17,9 +17,9 @@ from hermes.agent.models.local import LocalModelProvider, gguf_problem
 from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import TextDelta
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.settings.settings import ModelSettings
+from hermes.domain.turns.event import TextDelta
 from hermes.state.settings.loader import load_settings
 from hermes.testing.model_script import Reply
 from hermes.testing.model_server import FakeModelServer

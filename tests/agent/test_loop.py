@@ -24,7 +24,13 @@ from hermes.agent.run.loop import (
 from hermes.agent.run.speech import OverlapFilter, RetryBackoff
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import FaultKind, ModelFault, NeedsLogin, Unreachable, UserError
-from hermes.domain.event import (
+from hermes.domain.ids import CallId
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.settings.tool_limits import LoopGuard
+from hermes.domain.tools.tool import Clarification, Effect, Tool, ToolCall, ToolContext, ToolResult
+from hermes.domain.tools.toolbox import Toolbox
+from hermes.domain.turns.event import (
     Asked,
     Ending,
     Failed,
@@ -38,13 +44,7 @@ from hermes.domain.event import (
     ToolStarted,
     UserSaid,
 )
-from hermes.domain.ids import CallId
-from hermes.domain.model_facts import ModelFacts
-from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.settings.tool_limits import LoopGuard
-from hermes.domain.tool import Clarification, Effect, Tool, ToolCall, ToolContext, ToolResult
-from hermes.domain.toolbox import Toolbox
-from hermes.domain.turn import Guidance
+from hermes.domain.turns.turn import Guidance
 from hermes.domain.word import replace
 from hermes.testing.model import Say, ScriptedModel, say
 from tests.agent.driving import SESSION, Driver, loop_of, quick, tool

@@ -8,7 +8,7 @@ import pytest
 
 from hermes.agent.models.media_service import MOST_HEARD, MediaService
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.word import replace
 from hermes.execution.egress.client import EgressClient

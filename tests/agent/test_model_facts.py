@@ -10,7 +10,7 @@ import pytest
 from hermes.agent.models.catalogue import PACKAGED, ModelCatalogue, trim
 from hermes.agent.models.facts import model_facts, stated_limit
 from hermes.agent.models.images import ImageAttachingProvider
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
 from hermes.domain.settings.settings import ModelFactSettings, ModelSettings
 from hermes.state.settings.loader import load_settings
 from hermes.testing.api import ApiWorld

@@ -9,12 +9,12 @@ import pytest
 
 from hermes.agent.run.toolbox import NOBODY
 from hermes.control.outbound.targets import KnownTargets, resolve_targets, spellings
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.channels import Channel, KnownChannels, MessagingPort
-from hermes.domain.event import Asked, ToolFinished, UserSaid
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.channels import Channel, KnownChannels, MessagingPort
 from hermes.domain.ids import AgentId, TurnId
-from hermes.domain.tool import ToolContext
-from hermes.domain.turn import Guidance, ReplyPlace, Turn
+from hermes.domain.tools.tool import ToolContext
+from hermes.domain.turns.event import Asked, ToolFinished, UserSaid
+from hermes.domain.turns.turn import Guidance, ReplyPlace, Turn
 from hermes.domain.word import replace
 from hermes.testing.backends import NoBackend, fixed_scope
 from hermes.testing.model import ScriptedModel, call, say

@@ -9,10 +9,10 @@ import pytest
 from hermes.agent.models.client import Deadlines, ModelClient
 from hermes.agent.models.endpoint import HttpProvider, ModelEndpoint
 from hermes.agent.models.formats.chat_completions.provider import ChatCompletions
-from hermes.domain.call_options import CallOptions, JsonAnswer
 from hermes.domain.errors import FaultKind, ModelFault
+from hermes.domain.models.call_options import CallOptions, JsonAnswer
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.tool import Tool
+from hermes.domain.tools.tool import Tool
 from hermes.domain.word import replace
 from hermes.testing.model_script import FAULTS, Reply
 from hermes.testing.model_server import FakeModelServer

@@ -9,14 +9,14 @@ import pytest
 
 from hermes.agent.run.loop import AgentLoop
 from hermes.agent.run.opinion import SecondModel, read_opinion
+from hermes.domain.chats.message import Attachment
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import Unreachable
-from hermes.domain.event import Asked, Record, ToolFinished, ToolStarted, usage_of
-from hermes.domain.message import Attachment
-from hermes.domain.tool import ApprovalPrompt, Tool
-from hermes.domain.toolbox import Toolbox
-from hermes.domain.turn import Guidance
-from hermes.domain.usage import Usage
+from hermes.domain.models.usage import Usage
+from hermes.domain.tools.tool import ApprovalPrompt, Tool
+from hermes.domain.tools.toolbox import Toolbox
+from hermes.domain.turns.event import Asked, Record, ToolFinished, ToolStarted, usage_of
+from hermes.domain.turns.turn import Guidance
 from hermes.domain.word import replace
 from hermes.testing.model import ScriptedModel, call, say
 from tests.agent.driving import Driver, quick

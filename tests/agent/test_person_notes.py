@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 
 from hermes.agent.context.encoded import encode_prompt
 from hermes.agent.context.transcript_messages import ModelMessage
-from hermes.domain.event import UserSaid
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.turns.event import UserSaid
 from hermes.state.store.codec import decode_record, encode_record
 from hermes.testing.model import ScriptedModel, say
 from tests.agent.driving import Driver, loop_of

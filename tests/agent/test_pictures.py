@@ -12,13 +12,13 @@ from hermes.agent.models import images as pictures
 from hermes.agent.models.endpoint import HttpProvider, ModelEndpoint
 from hermes.agent.models.formats.chat_completions.provider import ChatCompletions
 from hermes.agent.models.images import ImageAttachingProvider
+from hermes.domain.chats.message import Attachment, MediaKind
+from hermes.domain.chats.rows import MediaItem
 from hermes.domain.errors import FaultKind, ModelFault, Refused, UserError
-from hermes.domain.event import Entry, ModelSaid, UserSaid
-from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.rows import MediaItem
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.turn import EarlierMessage, Speaker
+from hermes.domain.turns.event import Entry, ModelSaid, UserSaid
+from hermes.domain.turns.turn import EarlierMessage, Speaker
 from hermes.domain.word import replace
 from hermes.testing.clock import settle
 from hermes.testing.model import Say, ScriptedModel, say

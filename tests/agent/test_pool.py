@@ -15,12 +15,12 @@ from hermes.agent.models.fallback import FallbackModel, FallbackProvider
 from hermes.agent.models.pool import CredentialAccess, PooledProvider
 from hermes.agent.models.remedies import REMEDIES, Remedy
 from hermes.agent.run.speech import BACKGROUND_SECONDS, RetryBackoff
-from hermes.domain.credential import Cooldown, Credential, CredentialKind, PoolStrategy
 from hermes.domain.errors import FaultKind, ModelFault, NeedsLogin, Unreachable
-from hermes.domain.event import Failed, Finished, ModelSaid, Notice, Record, Retrying, TextDelta
+from hermes.domain.models.credential import Cooldown, Credential, CredentialKind, PoolStrategy
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.turn import Guidance
+from hermes.domain.turns.event import Failed, Finished, ModelSaid, Notice, Record, Retrying, TextDelta
+from hermes.domain.turns.turn import Guidance
 from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.model import Say, ScriptedModel, call, say

@@ -13,14 +13,14 @@ import pytest
 from hermes.agent.models.endpoint import HttpProvider, ModelEndpoint
 from hermes.agent.models.formats import load_format
 from hermes.domain.errors import ModelFault
-from hermes.domain.event import Entry, Kept, ModelSaid, Record, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.providers import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, CODEX_RESPONSES, CacheStyle
+from hermes.domain.models.usage import CacheMiss, Usage
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.providers import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, CODEX_RESPONSES, CacheStyle
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.tool import ToolCall
-from hermes.domain.usage import CacheMiss, Usage
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Entry, Kept, ModelSaid, Record, ToolFinished, UserSaid
 from hermes.domain.word import replace
 from hermes.testing.model_script import Reply
 from hermes.testing.model_server import FakeModelServer

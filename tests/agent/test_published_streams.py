@@ -12,10 +12,10 @@ import pytest
 from hermes.agent.models.assembly import ReplyAssembly, ReplyBody
 from hermes.agent.models.formats import load_format
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import Ending, TextDelta
+from hermes.domain.models.providers import ANTHROPIC_MESSAGES, CODEX_RESPONSES
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import ModelEnd
-from hermes.domain.providers import ANTHROPIC_MESSAGES, CODEX_RESPONSES
-from hermes.domain.usage import Usage
+from hermes.domain.turns.event import Ending, TextDelta
 
 STREAMS = Path(__file__).with_name("streams")
 FILES = sorted(STREAMS.glob("*.sse"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hermes.agent.call_repair import is_cut_short, read_arguments, repair_arguments, repair_calls, repair_name
 from hermes.domain.ids import CallId
-from hermes.domain.tool import ToolCall
+from hermes.domain.tools.tool import ToolCall
 
 TOOLS = ["read_file", "write_file", "search_files", "terminal", "process", "todo"]
 

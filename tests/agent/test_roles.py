@@ -13,14 +13,14 @@ from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import Submission
 from hermes.domain.errors import FaultKind, ModelFault, Refused, Unreachable, UserError
-from hermes.domain.event import Entry, ModelSaid, ToolFinished
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.model_facts import ModelFacts, ModelRole
+from hermes.domain.models.model_facts import ModelFacts, ModelRole
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import ModelEnd
 from hermes.domain.settings.settings import AuxiliaryModel
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
-from hermes.domain.turn import TurnInput
-from hermes.domain.usage import Usage
+from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import Entry, ModelSaid, ToolFinished
+from hermes.domain.turns.turn import TurnInput
 from hermes.domain.word import replace
 from hermes.state.settings.loader import load_settings
 from hermes.state.settings.model_access import auxiliary_model

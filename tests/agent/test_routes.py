@@ -9,10 +9,10 @@ from hermes.agent.models.registry import ModelRoute, RoutedProvider
 from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Entry, ModelSaid
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.turn import Guidance, TurnInput
+from hermes.domain.turns.event import Entry, ModelSaid
+from hermes.domain.turns.turn import Guidance, TurnInput
 from hermes.domain.word import replace
 from hermes.testing.model import ScriptedModel, say
 from hermes.testing.model_script import Reply

@@ -16,10 +16,10 @@ from hermes.agent.context.transcript_messages import ModelMessage, Role, attachm
 from hermes.agent.models.assembly import ReplyAssembly, broken
 from hermes.agent.models.endpoint import HttpProvider, ModelEndpoint, WireFormat
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import Ending, Kept
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.usage import Usage
+from hermes.domain.turns.event import Ending, Kept
 from hermes.testing.model_dialects import Dialect
 from hermes.testing.model_server import FakeModelServer
 from hermes.testing.provider_suite import CHECKS, KEY, LONG, PORT_CHECKS, DialectMake, ask, hear

@@ -14,9 +14,14 @@ from hermes.agent.run.approval import AFTER_OUTSIDE
 from hermes.agent.run.loop import LINKS_CUT
 from hermes.agent.run.toolbox import NOBODY
 from hermes.agent.tools.registry import TOOLS
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.channels import KnownChannels, MessagingPort
-from hermes.domain.event import (
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.channels import KnownChannels, MessagingPort
+from hermes.domain.chats.message import Attachment, MediaKind
+from hermes.domain.ids import AgentId, TurnId
+from hermes.domain.ports.world import CommandResult
+from hermes.domain.safety.outside import own_words
+from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import (
     Asked,
     Finished,
     ModelSaid,
@@ -26,12 +31,7 @@ from hermes.domain.event import (
     Undone,
     UserSaid,
 )
-from hermes.domain.ids import AgentId, TurnId
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.outside import own_words
-from hermes.domain.ports.world import CommandResult
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
-from hermes.domain.turn import Cause, Guidance, Turn
+from hermes.domain.turns.turn import Cause, Guidance, Turn
 from hermes.domain.word import replace
 from hermes.testing.backends import NoBackend, fixed_scope
 from hermes.testing.model import Say, ScriptedModel, call, say

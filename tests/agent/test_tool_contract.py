@@ -10,11 +10,11 @@ import pytest
 
 from hermes.agent.context.transcript_messages import Role, messages
 from hermes.agent.run.loop import AgentLoop
+from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
-from hermes.domain.event import ToolFinished, usage_of
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.tool import (
+from hermes.domain.models.usage import Usage
+from hermes.domain.tools.tool import (
     Approval,
     ApprovalPrompt,
     ChildTask,
@@ -24,9 +24,9 @@ from hermes.domain.tool import (
     ToolContext,
     ToolResult,
 )
-from hermes.domain.toolbox import Toolbox
-from hermes.domain.transcript import view_turn
-from hermes.domain.usage import Usage
+from hermes.domain.tools.toolbox import Toolbox
+from hermes.domain.turns.event import ToolFinished, usage_of
+from hermes.domain.turns.transcript import view_turn
 from hermes.domain.word import replace
 from hermes.state.store.codec import decode_record, encode_record
 from hermes.testing.model import ScriptedModel, say

@@ -15,17 +15,17 @@ from hermes.agent.models.formats.anthropic_messages.request import encode_reques
 from hermes.agent.models.formats.chat_completions.reply import read_chunk
 from hermes.agent.models.roles import ChosenModel
 from hermes.app.agents.compression import summariser
-from hermes.domain.call_options import CallOptions
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import Failed, Kept, ModelSaid, Notice, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.call_options import CallOptions
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.providers import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, CODEX_RESPONSES
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.providers import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, CODEX_RESPONSES
 from hermes.domain.settings.compression import CompressionSettings
-from hermes.domain.tool import ToolCall
-from hermes.domain.usage import Usage
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Failed, Kept, ModelSaid, Notice, ToolFinished, UserSaid
 from hermes.domain.word import replace
 from hermes.testing.model import Say, ScriptedModel
 from hermes.testing.model_script import ModelRequest as Seen

@@ -11,22 +11,22 @@ from hermes.agent.models.effort import nearest_effort
 from hermes.agent.models.encoding import in_order
 from hermes.agent.models.endpoint import HttpProvider, ModelEndpoint
 from hermes.agent.models.formats import load_format
-from hermes.domain.call_options import CallOptions, JsonAnswer
+from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import Kept, ModelSaid, Notice, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.model_facts import ModelFacts
-from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.providers import (
+from hermes.domain.models.call_options import CallOptions, JsonAnswer
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.providers import (
     ANTHROPIC_MESSAGES,
     CHAT_COMPLETIONS,
     CODEX_RESPONSES,
     CacheStyle,
     ReasoningField,
 )
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.tool import ToolCall
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Kept, ModelSaid, Notice, ToolFinished, UserSaid
 from hermes.domain.word import replace
 from hermes.testing.model_script import FAULTS, Framing, Reply, Said, failure
 from hermes.testing.model_script import ModelRequest as Seen

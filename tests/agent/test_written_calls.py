@@ -9,7 +9,7 @@ import pytest
 from hermes.agent.call_repair import may_be_written_call, written_call
 from hermes.agent.models.assembly import ReplyAssembly, ReplyBody
 from hermes.agent.models.formats.chat_completions.reply import ChatReader
-from hermes.domain.event import Ending, TextDelta
+from hermes.domain.turns.event import Ending, TextDelta
 
 TOOLS = ["read_file", "write_file", "terminal"]
 CALL = '{"name": "read_file", "arguments": {"path": "a.txt"}}'

@@ -25,10 +25,10 @@ from hermes.admin.commands import chat
 from hermes.admin.process.spawning import WHILE_USED
 from hermes.app.overrides import AppOverrides
 from hermes.domain.errors import Refused, UserError
-from hermes.domain.event import TextDelta, ThoughtDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
-from hermes.domain.tool import ToolCall
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import TextDelta, ThoughtDelta, ToolFinished, UserSaid
 from hermes.testing.tools import world_tools
 
 COUNTED = 30

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import hermes.plugins
 from hermes.admin.process.run import GatewayProcess
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities, Manifest, SettingField
-from hermes.domain.message import Body, Receipt
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.capabilities import Capabilities, Manifest, SettingField
+from hermes.domain.chats.message import Body, Receipt
 from hermes.domain.ports.platform import Accept
 
 MANIFEST = Manifest(

@@ -16,8 +16,8 @@ import pytest
 from hermes.agent.models.login.oauth import request_code, wait_for_tokens
 from hermes.agent.models.login.services import LOGINS, account_headers, claims_of
 from hermes.cli import main
-from hermes.domain.credential import Cooldown
 from hermes.domain.errors import FaultKind, HermesError, NeedsLogin, UserError
+from hermes.domain.models.credential import Cooldown
 from hermes.domain.word import replace
 from hermes.state.home.credentials import AUTH_FILE, CredentialFile
 from hermes.testing.login_server import FakeLoginServer

@@ -127,7 +127,7 @@ def test_a_file_that_is_gone_is_not_adopted(home: Path) -> None:
 
 PLUGIN = """
 from hermes.control.commands.registry import CommandReply, command
-from hermes.domain.tool import Tool, ToolResult
+from hermes.domain.tools.tool import Tool, ToolResult
 
 async def run(context, arguments):
     return ToolResult(text="")

@@ -10,7 +10,7 @@ import pytest
 
 from hermes.cli import main
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.tool import Grant
+from hermes.domain.tools.tool import Grant
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from hermes.cli import main
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.handoff import Handoff, HandoffState
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.handoff import Handoff, HandoffState
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.ports.store import Tx
-from hermes.domain.tool import Grant
+from hermes.domain.tools.tool import Grant
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore
 from tests.cli.command import Said, gateway

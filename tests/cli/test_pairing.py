@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes.control.people.pairing import answer_stranger
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ports.store import Tx
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from hermes.cli import main
-from hermes.domain.event import ModelSaid, UserSaid
 from hermes.domain.ids import SessionId
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.store import Tx
-from hermes.domain.usage import Usage
+from hermes.domain.turns.event import ModelSaid, UserSaid
 from hermes.domain.word import replace
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore

@@ -19,9 +19,9 @@ from hermes.app.egress import AppEgress
 from hermes.app.skill_hub import SkillHub
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
+from hermes.domain.knowledge.skill import SkillTrust, digest_of
 from hermes.domain.settings.settings import SecuritySettings, Settings
 from hermes.domain.settings.skills import SkillSettings
-from hermes.domain.skill import SkillTrust, digest_of
 from tests.cli.command import hermes
 
 FILES = {

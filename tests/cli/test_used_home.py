@@ -15,7 +15,7 @@ from hermes.app.messaging import Messaging
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId, CallId, SessionId, TurnId
 from hermes.domain.settings.settings import HostedAgent, Profile, Settings
-from hermes.domain.tool import Tool, ToolContext
+from hermes.domain.tools.tool import Tool, ToolContext
 from hermes.state.files.media import MediaFiles
 from hermes.state.home.locks import runtime_folders
 from hermes.state.store.writer import SqliteStore

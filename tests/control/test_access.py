@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from hermes.control.people.access import AccessOutcome, AccessRequest, decide
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.capabilities import Capabilities
 from hermes.domain.settings.platforms import PlatformSettings as Block
 from hermes.domain.settings.settings import Settings
 from hermes.domain.word import replace

@@ -12,8 +12,10 @@ import pytest
 
 from hermes.control.events import LOOP, EventCounters, Events
 from hermes.control.workers import Supervisor
-from hermes.domain.address import Address
-from hermes.domain.event import (
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.rows import OutState
+from hermes.domain.ids import MAIN_AGENT, QuestionId, SessionId, TurnId
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Entry,
@@ -26,7 +28,7 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
-from hermes.domain.gateway_event import (
+from hermes.domain.turns.gateway_event import (
     AccountChanged,
     DeliveryEnded,
     EventsMissed,
@@ -38,9 +40,7 @@ from hermes.domain.gateway_event import (
     TurnBegan,
     TurnEnded,
 )
-from hermes.domain.ids import MAIN_AGENT, QuestionId, SessionId, TurnId
-from hermes.domain.rows import OutState
-from hermes.domain.turn import TurnState
+from hermes.domain.turns.turn import TurnState
 from hermes.testing.harness import Journey
 
 S, T = SessionId("s1"), TurnId("turn_1")

@@ -9,7 +9,8 @@ import weakref
 from datetime import UTC, datetime
 
 from hermes.control.feed import Feed, Feeds
-from hermes.domain.event import (
+from hermes.domain.ids import TurnId
+from hermes.domain.turns.event import (
     Entry,
     FeedItem,
     Finished,
@@ -22,8 +23,7 @@ from hermes.domain.event import (
     ThoughtDelta,
     UserSaid,
 )
-from hermes.domain.ids import TurnId
-from hermes.domain.open_call import PIECE, OpenCall, Place
+from hermes.domain.turns.open_call import PIECE, OpenCall, Place
 
 TURN = TurnId("t")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

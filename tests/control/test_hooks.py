@@ -11,10 +11,10 @@ import pytest
 
 from hermes.control.hooks.context import about_chat, about_source
 from hermes.control.hooks.dispatch import MOST_WAITING, OPEN_SECONDS, Decision, Hooks
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import Unreachable
-from hermes.domain.hooks import Hook, HookAnswer
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.system.hooks import Hook, HookAnswer
 from hermes.testing.clock import FakeClock, settle
 
 

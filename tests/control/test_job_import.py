@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 from hermes.app.imports import import_jobs, imported_job
 from hermes.domain.ids import MAIN_AGENT, JobId
-from hermes.domain.job import Job, JobState
 from hermes.domain.ports.store import Tx
 from hermes.domain.settings.declaring import NONE_LISTED
+from hermes.domain.turns.job import Job, JobState
 from hermes.state.files.job_files import JOBS_FILE, read_jobs_file
 from hermes.state.store.writer import SqliteStore
 

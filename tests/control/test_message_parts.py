@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.domain.capabilities import Capabilities, Flavour
-from hermes.domain.message import Body, PrintedText
+from hermes.domain.chats.capabilities import Capabilities, Flavour
+from hermes.domain.chats.message import Body, PrintedText
 from hermes.domain.word import replace
 from hermes.state.store.codec import decode, encode
 from hermes.stream.text import print as printing

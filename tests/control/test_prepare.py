@@ -9,12 +9,12 @@ from hermes.agent.context.transcript_messages import attachment_note
 from hermes.control.inbound.message_context import quoted
 from hermes.control.turn.chat_prompt import place_prompt
 from hermes.control.turn.inbound_files import _safe_name
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.capabilities import Capabilities
+from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.session import Session
-from hermes.domain.turn import Cause, Turn, TurnInput
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import Cause, Turn, TurnInput
 from hermes.testing.clock import START
 
 words = st.text(

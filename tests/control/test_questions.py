@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hermes.control.turn.questions import answer
-from hermes.domain.event import QuestionKind, Verdict
-from hermes.domain.turn import Answer, AnswerResult, Question
+from hermes.domain.turns.event import QuestionKind, Verdict
+from hermes.domain.turns.turn import Answer, AnswerResult, Question
 from hermes.domain.word import replace
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.store_suite.samples import NOW, add_talk, question

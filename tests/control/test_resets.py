@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from hermes.control.sessions.resets import policy_of, why_over
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.settings.settings import ResetMode, ResetSettings, Settings
 
 BERLIN, NEW_YORK, KOLKATA = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York"), ZoneInfo("Asia/Kolkata")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hermes.control.people.access import AccessRequest, decide
 from hermes.control.people.routing import explain_route, route
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.message import Inbound
 from hermes.domain.ids import AgentId, DeliveryId
-from hermes.domain.message import Inbound
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import HostedAgent, Route, RouteMatch, Settings
 from hermes.domain.word import field_names, replace

@@ -11,15 +11,15 @@ import pytest
 
 from hermes.control.feed import Feed
 from hermes.control.outbound.delivery import ActivityIndicator
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Receipt
 from hermes.domain.errors import Refused, Unreachable
-from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Record, Stopped
 from hermes.domain.ids import MAIN_AGENT, QuestionId, SessionId, TurnId
-from hermes.domain.message import Receipt
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
-from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
+from hermes.domain.turns.event import Asked, Entry, Failed, Finished, QuestionKind, Record, Stopped
+from hermes.domain.turns.turn import Cause, ReplyPlace, Turn, TurnInput
 from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.platform import PLAIN, PlainFake

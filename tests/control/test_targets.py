@@ -14,8 +14,8 @@ from hermes.control.outbound.targets import (
     resolve_targets,
     with_aliases,
 )
-from hermes.domain.address import Address
-from hermes.domain.channels import Channel
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.channels import Channel
 from hermes.domain.errors import UserError
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes.control.commands.registry import COMMANDS, tier_of, usable
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.settings.platforms import PlatformSettings as Block
 from hermes.domain.settings.settings import Settings
 from hermes.plugins import load_commands

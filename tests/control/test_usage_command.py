@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from hermes.control.commands.usage import _MISSES
-from hermes.domain.event import Entry, ModelSaid
 from hermes.domain.ids import TurnId
+from hermes.domain.models.usage import CacheMiss
 from hermes.domain.ports.store import Tx
-from hermes.domain.usage import CacheMiss
+from hermes.domain.turns.event import Entry, ModelSaid
 from hermes.testing.harness import Journey
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from hermes.control.commands.registry import COMMANDS
-from hermes.domain.event import Entry, Finished, ModelSaid, Record, UserSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.settings.settings import ApprovalSettings, ResetMode, ResetSettings
+from hermes.domain.turns.event import Entry, Finished, ModelSaid, Record, UserSaid
 from hermes.domain.word import replace
 from hermes.entry.terminal.served_door import local_caller
 from hermes.plugins import load_commands

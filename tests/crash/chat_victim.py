@@ -20,10 +20,10 @@ from hermes.app.vitals import LiveStatus
 from hermes.domain.ports.agent import Provider
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import Media
-from hermes.domain.services import ToolServices
 from hermes.domain.settings.settings import Profile
-from hermes.domain.tool import Tool
-from hermes.domain.toolbox import ToolSource
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import Tool
+from hermes.domain.tools.toolbox import ToolSource
 from hermes.state.files.session_log import SessionLogs
 from hermes.testing.crash import KillingProvider, KillingStore, KillSwitch, killing_tool
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from hermes.admin.process.home_files import read_state
 from hermes.control.outbound.answers import REPEAT_MARK
-from hermes.domain.event import Entry, Failed, Finished, ModelSaid, Stopped, ToolFinished, UserSaid
 from hermes.domain.ids import TurnId
+from hermes.domain.turns.event import Entry, Failed, Finished, ModelSaid, Stopped, ToolFinished, UserSaid
 from hermes.stream.fold.tool_lines import ToolState
 from hermes.testing.history import check_history
 from hermes.testing.model_script import Call, ModelRequest, Pace, Reply, message_text

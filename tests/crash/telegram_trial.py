@@ -19,7 +19,7 @@ from pathlib import Path
 
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.turn.claim import GIVEN_UP
-from hermes.domain.turn import CRASHES_ALONE, CRASHES_BESIDE
+from hermes.domain.turns.turn import CRASHES_ALONE, CRASHES_BESIDE
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.testing.model_script import (
     Call,

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes.domain.event import Entry, ModelSaid
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.store import Tx
-from hermes.domain.turn import Turn
+from hermes.domain.turns.event import Entry, ModelSaid
+from hermes.domain.turns.turn import Turn
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.sqlite import StoreOptions
 from hermes.state.store.writer import SqliteStore

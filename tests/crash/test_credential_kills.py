@@ -12,11 +12,11 @@ from typing import Any
 from hermes.agent.models.pool import PooledProvider
 from hermes.app.agents.credentials import CredentialStore
 from hermes.domain.clock import SystemClock
-from hermes.domain.credential import Credential
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import ModelSaid
+from hermes.domain.models.credential import Credential
 from hermes.domain.ports.agent import Provider
 from hermes.domain.settings.declaring import Secret
+from hermes.domain.turns.event import ModelSaid
 from hermes.state.home.credentials import CredentialFile
 from hermes.state.settings.secrets import Secrets
 from hermes.testing.model import Say, ScriptedModel, say

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hermes.control.turn.children import child_turn
-from hermes.domain.event import Asked, Finished, ModelSaid, QuestionKind, ToolFinished
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.turns.event import Asked, Finished, ModelSaid, QuestionKind, ToolFinished
 from hermes.testing.harness import Journey
 from hermes.testing.model import Say, call, say
 from hermes.testing.world import Deed

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hermes.control.handoff import worker
-from hermes.domain.event import UserSaid
-from hermes.domain.handoff import HandoffState
+from hermes.domain.chats.handoff import HandoffState
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.turns.event import UserSaid
 from hermes.entry.terminal.door import TerminalState
 from hermes.entry.terminal.served_door import ServedDoor, local_caller
 from hermes.testing.harness import Journey, open_settings

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes.control.hooks.dispatch import Hooks
-from hermes.domain.hooks import Hook, HookAnswer
+from hermes.domain.system.hooks import Hook, HookAnswer
 from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import read_hooks
 from hermes.testing.harness import Journey

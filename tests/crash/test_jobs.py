@@ -11,10 +11,10 @@ import pytest
 from hermes.control.jobs.editing import JobSpec
 from hermes.control.jobs.wording import INTERRUPTED
 from hermes.control.outbound.answers import REPEAT_MARK
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.job import JobRun, RunState, ScriptReport
 from hermes.domain.settings.settings import CronSettings
+from hermes.domain.turns.job import JobRun, RunState, ScriptReport
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.jobs import FakeJobWorld

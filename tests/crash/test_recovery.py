@@ -11,12 +11,12 @@ import pytest
 
 from hermes.control.sessions.submission import Submission
 from hermes.control.turn.claim import GIVEN_UP
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Entry, Finished, Stopped, TextDelta
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import ApprovalSettings, DisplaySettings
-from hermes.domain.turn import CRASHES_ALONE, CRASHES_BESIDE, BusyMode, TurnInput
+from hermes.domain.turns.event import Entry, Finished, Stopped, TextDelta
+from hermes.domain.turns.turn import CRASHES_ALONE, CRASHES_BESIDE, BusyMode, TurnInput
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.history import check_history

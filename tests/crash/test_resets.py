@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.event import UserSaid
 from hermes.domain.settings.settings import ResetMode, ResetSettings
+from hermes.domain.turns.event import UserSaid
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import World

@@ -10,12 +10,12 @@ import pytest
 
 from hermes.control.doors.continuing import TakeAnswer, TakeToolResults
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Asked, Entry, Finished, QuestionKind, ToolFinished, UserSaid, Verdict
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, CallId, QuestionId, SessionId
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import Answer, ClientTool, Guidance, Turn, TurnInput
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Asked, Entry, Finished, QuestionKind, ToolFinished, UserSaid, Verdict
+from hermes.domain.turns.turn import Answer, ClientTool, Guidance, Turn, TurnInput
 from hermes.testing.harness import Journey
 from hermes.testing.model import Say, call, say
 from hermes.testing.world import Deed, World

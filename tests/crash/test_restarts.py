@@ -13,7 +13,7 @@ from hermes.control.outbound.notices import BACK, ONLINE, RESTARTED
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import DisplaySettings
-from hermes.domain.turn import BusyMode
+from hermes.domain.turns.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, last_words
 from hermes.testing.world import World

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.event import Finished, ToolStarted
+from hermes.domain.turns.event import Finished, ToolStarted
 from hermes.testing.model_script import Call, ModelRequest, Pace, Reply
 from hermes.testing.model_server import FakeModelServer
 from tests.cli.command import PATIENCE

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hermes.control.turn.children import child_turn
-from hermes.domain.event import Asked, Entry, Finished, ModelSaid, QuestionKind, Verdict
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.turn import Answer, Turn
+from hermes.domain.turns.event import Asked, Entry, Finished, ModelSaid, QuestionKind, Verdict
+from hermes.domain.turns.turn import Answer, Turn
 from hermes.testing.crash import StoppingStore
 from hermes.testing.harness import Journey
 from tests.journeys.cut import stops

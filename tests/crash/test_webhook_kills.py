@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.event import Finished, ModelSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.ports.store import Tx
 from hermes.domain.settings.declaring import Secret
+from hermes.domain.turns.event import Finished, ModelSaid
 from hermes.entry.http.webhooks.signatures import sign
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore

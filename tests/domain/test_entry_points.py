@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.entry_points import entry_points
+from hermes.domain.system.entry_points import entry_points
 
 TEXT = """\
 [console_scripts]
@@ -75,7 +75,7 @@ def test_what_cannot_be_read_is_left_out(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_the_reader_of_the_standard_library_stays_unloaded() -> None:
     code = (
-        "import sys; from hermes.domain.entry_points import entry_points; "
+        "import sys; from hermes.domain.system.entry_points import entry_points; "
         "assert entry_points('hermes.backends'); print('importlib.metadata' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.domain.event import (
+from hermes.domain.ids import TurnId
+from hermes.domain.turns.event import (
     Cleared,
     Entry,
     Finished,
@@ -18,8 +19,7 @@ from hermes.domain.event import (
     Undone,
     UserSaid,
 )
-from hermes.domain.ids import TurnId
-from hermes.domain.transcript import last_compression, not_undone, number_records, summed_upto, visible
+from hermes.domain.turns.transcript import last_compression, not_undone, number_records, summed_upto, visible
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 ACTS = st.lists(

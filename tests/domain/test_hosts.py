@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.domain.hosts import leads_inside
+from hermes.domain.safety.hosts import leads_inside
 
 
 @pytest.mark.parametrize(

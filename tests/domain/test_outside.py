@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.domain.event import Entry, Record, Summarised, ToolFinished, UserSaid
+from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.ids import CallId, TurnId
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.outside import defused, fence, is_foreign, own_words, with_fences
+from hermes.domain.safety.outside import defused, fence, is_foreign, own_words, with_fences
+from hermes.domain.turns.event import Entry, Record, Summarised, ToolFinished, UserSaid
 
 TOKENS = (
     "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|start_header_id|>", "<|eot_id|>", "<|endoftext|>",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.domain.pattern_size import why_too_large
+from hermes.domain.safety.pattern_size import why_too_large
 
 TOO_LARGE = [
     "(?:(?:a{999}){999}){3}",

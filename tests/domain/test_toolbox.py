@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hermes.domain.errors import UserError
-from hermes.domain.tool import Clarification, Tool
-from hermes.domain.toolbox import Toolbox, ToolsetLimit, tool_fault
-from hermes.domain.turn import Guidance, Turn, TurnInput
+from hermes.domain.tools.tool import Clarification, Tool
+from hermes.domain.tools.toolbox import Toolbox, ToolsetLimit, tool_fault
+from hermes.domain.turns.turn import Guidance, Turn, TurnInput
 from hermes.domain.word import replace
 from hermes.testing.tool_suite import tool_context
 from tests.agent.driving import SESSION, Driver, tool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.domain.url_secrets import credential_in
+from hermes.domain.safety.url_secrets import credential_in
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.domain.model_facts import ModelFacts
-from hermes.domain.usage import CostStatus, Usage, UsageSum, priced, sum_usage
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.usage import CostStatus, Usage, UsageSum, priced, sum_usage
 from hermes.domain.word import replace
 
 FACTS = ModelFacts(price_in=2.0, price_out=8.0, price_cache_read=0.5, price_cache_write=4.0)

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import SettingsError, UserError
-from hermes.domain.event import Entry, Failed, ModelSaid, Summarised, Undone, UserSaid
 from hermes.domain.ids import AgentId, TurnId
-from hermes.domain.session import Isolation, SessionKey, session_key
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line, showable, storable
-from hermes.domain.transcript import visible
+from hermes.domain.turns.event import Entry, Failed, ModelSaid, Summarised, Undone, UserSaid
+from hermes.domain.turns.session import Isolation, SessionKey, session_key
+from hermes.domain.turns.transcript import visible
 
 IDS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 

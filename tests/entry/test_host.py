@@ -10,9 +10,9 @@ from datetime import timedelta
 
 import pytest
 
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.chats.capabilities import Capabilities
+from hermes.domain.chats.message import Inbound
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.message import Inbound
 from hermes.domain.ports.platform import Accept
 from hermes.entry.host import (
     LONGEST_DELAY,

@@ -13,8 +13,8 @@ import pytest
 from hermes import plugins
 from hermes.control.commands import registry
 from hermes.domain.errors import SettingsError
-from hermes.domain.event import ToolFinished
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.turns.event import ToolFinished
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call
 from hermes.testing.model import say as say_words

@@ -14,9 +14,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from msgspec import Struct
 
-from hermes.domain.hosts import is_public
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.world import NetworkRules
+from hermes.domain.safety.hosts import is_public
 from hermes.execution.egress.broker import AgentBroker
 from hermes.execution.egress.parts import EgressParts
 from hermes.execution.egress.proxy import SandboxProxy

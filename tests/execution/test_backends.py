@@ -20,10 +20,10 @@ from hermes.agent.danger.scope import CommandScope
 from hermes.agent.tools.registry import CommandRules, scope_of
 from hermes.app.agents.agent_backends import AgentBackends, BoundAgent
 from hermes.app.agents.backends import GatewayBackends
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.rows import MediaItem, SearchHit
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import Unreachable, UserError
-from hermes.domain.event import AgentEvent, Answered, Asked, Notice, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId, TurnId
 from hermes.domain.ports.agent import Run
 from hermes.domain.ports.world import (
@@ -35,9 +35,6 @@ from hermes.domain.ports.world import (
     MakeBackend,
     World,
 )
-from hermes.domain.rows import MediaItem, SearchHit
-from hermes.domain.services import ToolServices
-from hermes.domain.session import Session
 from hermes.domain.settings.settings import (
     AgentApprovals,
     HostedAgent,
@@ -47,8 +44,11 @@ from hermes.domain.settings.settings import (
     Settings,
     TerminalSettings,
 )
-from hermes.domain.tool import ApprovalPrompt, Tool, ToolContext, ToolResult
-from hermes.domain.turn import Cause, Guidance, ParentCall, Turn, TurnInput
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import ApprovalPrompt, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import AgentEvent, Answered, Asked, Notice, Verdict
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import Cause, Guidance, ParentCall, Turn, TurnInput
 from hermes.domain.word import replace
 from hermes.execution.backend_life import KeptBackend
 from hermes.execution.local.backend import make_local

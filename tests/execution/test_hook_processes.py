@@ -12,7 +12,7 @@ import pytest
 
 from hermes.admin.process.run import loop_factory
 from hermes.domain.errors import Unreachable
-from hermes.domain.hooks import Hook
+from hermes.domain.system.hooks import Hook
 from hermes.execution.hooks.processes import HookProcesses
 
 SCRIBBLING = """

@@ -24,7 +24,7 @@ from hermes.app.agents.ladder import (
 )
 from hermes.app.jobs import HomeJobs
 from hermes.control.people.standing import is_trusted
-from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
+from hermes.domain.chats.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
@@ -40,7 +40,7 @@ from hermes.domain.ports.world import (
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.settings.settings import Profile, Route, RouteMatch, Settings, TerminalSettings
-from hermes.domain.turn import Cause, Guidance, Turn, TurnInput
+from hermes.domain.turns.turn import Cause, Guidance, Turn, TurnInput
 from hermes.execution.local.backend import make_local
 from hermes.execution.process_tree import children_of
 from hermes.execution.sandboxes import probe as probing

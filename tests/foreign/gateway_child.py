@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hermes.domain.errors import FaultKind, ModelFault, Refused
-from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.tool import Effect, Tool, ToolCall, ToolContext, ToolResult
-from hermes.domain.turn import Speaker
+from hermes.domain.tools.tool import Effect, Tool, ToolCall, ToolContext, ToolResult
+from hermes.domain.turns.event import ToolFinished, UserSaid
+from hermes.domain.turns.turn import Speaker
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, last_words, say
 from hermes.testing.tools import world_tools

@@ -21,8 +21,8 @@ import pytest
 from hermes.app.agents.credentials import CredentialStore
 from hermes.app.agents.mcp import McpLogin
 from hermes.domain.clock import SystemClock
-from hermes.domain.credential import Credential
 from hermes.domain.errors import NeedsLogin, UserError
+from hermes.domain.models.credential import Credential
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.mcp import McpOAuth, McpServer
 from hermes.execution.mcp.login import log_in
@@ -206,7 +206,7 @@ async def test_a_server_that_wants_no_login_says_so(tmp_path: Path) -> None:
 
 def test_what_is_stored_shows_no_secret(tmp_path: Path) -> None:
     file = CredentialFile(tmp_path)
-    from hermes.domain.credential import OAuthClient
+    from hermes.domain.models.credential import OAuthClient
 
     client = OAuthClient(token_url="http://h/token", client_id="c", client_secret=Secret("hidden"))
     file.add(Credential(id="mcp-t", provider="mcp-t", label="t", key=Secret("k"), client=client))

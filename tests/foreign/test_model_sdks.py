@@ -14,10 +14,10 @@ import pytest
 
 from hermes.agent.models.endpoint import ModelEndpoint
 from hermes.agent.models.formats import load_format
-from hermes.domain.deferral import TOOL_SEARCH, bridge_tools
-from hermes.domain.event import Kept, ModelSaid, ToolFinished
 from hermes.domain.ids import CallId
-from hermes.domain.tool import ToolCall
+from hermes.domain.tools.deferral import TOOL_SEARCH, bridge_tools
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Kept, ModelSaid, ToolFinished
 from hermes.domain.word import replace
 from hermes.testing.provider_suite import A_TOOL, ask
 from tests.foreign.environments import ROOT, python_of

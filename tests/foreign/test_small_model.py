@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.event import Ending
-from hermes.domain.providers import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, CODEX_RESPONSES
+from hermes.domain.models.providers import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, CODEX_RESPONSES
+from hermes.domain.turns.event import Ending
 from hermes.testing.api import ApiWorld
 from hermes.testing.provider_suite import ask, hear
 from tests.agent.test_wire_formats import provider_of

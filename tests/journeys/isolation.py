@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
-from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.turns.event import ToolFinished, UserSaid
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, say

@@ -13,11 +13,11 @@ import pytest
 
 from hermes.control.outbound.sending import OutboundMessage
 from hermes.control.people.pairing import approve
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body
+from hermes.domain.chats.pairing import Account
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.message import Body
-from hermes.domain.pairing import Account
 from hermes.testing.api import ApiWorld
 from hermes.testing.harness import PATIENCE
 from hermes.testing.model import ScriptedModel, echo

@@ -9,10 +9,10 @@ import weakref
 from pathlib import Path
 
 from hermes.app.agents.registry import AgentRegistry
-from hermes.domain.event import ToolFinished
 from hermes.domain.ids import EVERY_AGENT, AgentId
 from hermes.domain.ports.agent import ModelRequest as Request
 from hermes.domain.settings.live import SettingsReport
+from hermes.domain.turns.event import ToolFinished
 from hermes.entry.terminal.remote import GatewayConnection
 from hermes.testing.api import ApiWorld, Heard
 from hermes.testing.clock import settle

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import ApprovalSettings
+from hermes.domain.turns.event import ToolFinished, UserSaid
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say

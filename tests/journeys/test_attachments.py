@@ -10,11 +10,11 @@ import pytest
 
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.outbound.outbox_admin import retry_messages
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Attachment, Body, MediaKind
+from hermes.domain.chats.rows import OutboxRow, OutState
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.rows import OutboxRow, OutState
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey
 from hermes.testing.model import Say, last_words, say

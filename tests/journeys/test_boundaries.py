@@ -17,14 +17,14 @@ import pytest
 from hermes import plugins
 from hermes.control.jobs.editing import JobAction, JobDesk, JobSpec
 from hermes.control.sessions.submission import SessionTarget, Submission
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import SettingsError, UserError
-from hermes.domain.event import ToolFinished
 from hermes.domain.ids import MAIN_AGENT, JobId, SessionId
-from hermes.domain.job import RunState
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.world import Backend, BackendRequest, Command
-from hermes.domain.turn import Cause, Guidance, TurnInput
+from hermes.domain.turns.event import ToolFinished
+from hermes.domain.turns.job import RunState
+from hermes.domain.turns.turn import Cause, Guidance, TurnInput
 from hermes.entry.terminal.served_door import local_caller
 from hermes.execution.local.backend import make_local
 from hermes.state.settings import unsupported_limits

@@ -10,17 +10,17 @@ import pytest
 from hermes.control.jobs.editing import JobSpec
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn.budgets import BudgetSpent
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.call_options import CallOptions
-from hermes.domain.event import Entry, Failed, calls_in
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, SessionId
-from hermes.domain.job import RunState
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.call_options import CallOptions
+from hermes.domain.models.model_facts import ModelFacts
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.store import Tx
 from hermes.domain.settings.budgets import Budget
 from hermes.domain.settings.settings import CronSettings, GatewaySettings, Settings
-from hermes.domain.turn import Cause, ReplyPlace, TurnInput
+from hermes.domain.turns.event import Entry, Failed, calls_in
+from hermes.domain.turns.job import RunState
+from hermes.domain.turns.turn import Cause, ReplyPlace, TurnInput
 from hermes.domain.word import replace
 from hermes.testing.api import ApiWorld
 from hermes.testing.clock import FakeClock, settle

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from hermes.domain.event import ModelSaid, Stopped, ToolFinished, UserSaid
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import DisplaySettings
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
-from hermes.domain.turn import BusyMode
+from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import ModelSaid, Stopped, ToolFinished, UserSaid
+from hermes.domain.turns.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, echo, last_words, say
 

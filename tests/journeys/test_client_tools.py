@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from hermes.control.sessions.submission import SessionTarget, Submission
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Asked, Entry, Finished, ModelSaid, Stopped, ToolFinished, Verdict
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, CallId, client_call_id, question_of_call
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import AgentSettings, ApprovalSettings, DisplaySettings
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import (
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Asked, Entry, Finished, ModelSaid, Stopped, ToolFinished, Verdict
+from hermes.domain.turns.turn import (
     Answer,
     BusyMode,
     ClientTool,

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from hermes.control.outbound.question_messages import closed_body
-from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.capabilities import Capabilities
+from hermes.domain.chats.message import Body
+from hermes.domain.chats.rows import OutboxRow
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.event import ToolFinished, Verdict
 from hermes.domain.ids import AgentId, QuestionId
-from hermes.domain.message import Body
-from hermes.domain.rows import OutboxRow
 from hermes.domain.settings.settings import ApprovalSettings
-from hermes.domain.turn import Answer
+from hermes.domain.turns.event import ToolFinished, Verdict
+from hermes.domain.turns.turn import Answer
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import call, say

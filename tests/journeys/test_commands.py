@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from hermes.control.commands.registry import COMMANDS, resolve
-from hermes.domain.command_line import read_command
+from hermes.domain.chats.command_line import read_command
 from hermes.domain.errors import UserError
-from hermes.domain.event import UserSaid
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.turns.event import UserSaid
 from hermes.plugins import load_commands
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import echo

@@ -17,12 +17,12 @@ from hermes.control.commands.registry import (
     resolve,
     spell_commands,
 )
-from hermes.domain.command_line import read_command
+from hermes.domain.chats.command_line import read_command
 from hermes.domain.errors import UserError
-from hermes.domain.event import Record, UserSaid
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import ApprovalSettings, DisplaySettings, SessionSettings
-from hermes.domain.turn import BusyMode
+from hermes.domain.turns.event import Record, UserSaid
+from hermes.domain.turns.turn import BusyMode
 from hermes.domain.word import replace
 from hermes.plugins import load_commands
 from hermes.state.store.codec import decode_record

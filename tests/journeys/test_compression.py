@@ -17,9 +17,14 @@ from hermes.agent.context.tokens import fixed_tokens, tokens_of
 from hermes.agent.context.transcript_messages import Role, messages
 from hermes.control.sessions.submission import Submission
 from hermes.control.turn.claim import next_session
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import (
+from hermes.domain.ids import MAIN_AGENT, TurnId
+from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.ports.store import Tx
+from hermes.domain.settings.compression import CompressionSettings
+from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import (
     Cleared,
     Entry,
     Failed,
@@ -31,14 +36,9 @@ from hermes.domain.event import (
     ToolFinished,
     UserSaid,
 )
-from hermes.domain.ids import MAIN_AGENT, TurnId
-from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, session_key
-from hermes.domain.settings.compression import CompressionSettings
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
-from hermes.domain.transcript import number_records, visible
-from hermes.domain.turn import TurnInput
+from hermes.domain.turns.session import Session, session_key
+from hermes.domain.turns.transcript import number_records, visible
+from hermes.domain.turns.turn import TurnInput
 from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import Journey, open_settings

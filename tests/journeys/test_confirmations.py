@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hermes.control.turn.questions import answer
-from hermes.domain.event import UserSaid, Verdict
 from hermes.domain.settings.settings import ApprovalSettings
-from hermes.domain.turn import Answer, TurnState
+from hermes.domain.turns.event import UserSaid, Verdict
+from hermes.domain.turns.turn import Answer, TurnState
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings

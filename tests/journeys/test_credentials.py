@@ -20,12 +20,12 @@ from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import Submission
 from hermes.domain.clock import SystemClock
-from hermes.domain.credential import Credential, CredentialKind
 from hermes.domain.errors import FaultKind, ModelFault, NeedsLogin, Unreachable
-from hermes.domain.event import Entry, Failed, ModelSaid, Notice
 from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.models.credential import Credential, CredentialKind
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.turn import TurnInput
+from hermes.domain.turns.event import Entry, Failed, ModelSaid, Notice
+from hermes.domain.turns.turn import TurnInput
 from hermes.domain.word import replace
 from hermes.state.home.credentials import AUTH_FILE, CredentialFile
 from hermes.state.settings.loader import load_settings

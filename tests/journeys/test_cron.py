@@ -15,16 +15,16 @@ import pytest
 from hermes.app.agents.tools import TurnLimits
 from hermes.control.jobs.editing import JobSpec
 from hermes.control.jobs.ticker import LEASE, LONGEST_SLEEP
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
-from hermes.domain.event import UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
-from hermes.domain.job import Job, JobRun, JobState, RunState, RunStatus, ScriptReport
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import CronSettings, PlatformToolsets
-from hermes.domain.tool import Tool, ToolContext, ToolResult
-from hermes.domain.turn import Cause
+from hermes.domain.tools.tool import Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import UserSaid
+from hermes.domain.turns.job import Job, JobRun, JobState, RunState, RunStatus, ScriptReport
+from hermes.domain.turns.turn import Cause
 from hermes.domain.word import replace
 from hermes.state.store.tables import jobs
 from hermes.state.store.writer import SqliteStore

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from hermes.agent.models.endpoint import ModelEndpoint
 from hermes.agent.models.formats.chat_completions.request import encode_request
-from hermes.domain.deferral import BUDGET, TOOL_CALL, TOOL_SEARCH
-from hermes.domain.event import ModelSaid, ToolFinished, ToolStarted
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.tool import Approval, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tools.deferral import BUDGET, TOOL_CALL, TOOL_SEARCH
+from hermes.domain.tools.tool import Approval, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import ModelSaid, ToolFinished, ToolStarted
 from hermes.testing.harness import Journey
 from hermes.testing.model import Say, call, say
 from hermes.testing.tools import world_tools

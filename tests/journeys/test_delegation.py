@@ -14,18 +14,18 @@ from hermes.agent.tools import make_tools
 from hermes.agent.tools.delegate import NOT_FOR_CHILDREN, Delegation
 from hermes.control.sessions.submission import Submission
 from hermes.control.turn.children import child_turn
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Asked, Entry, ModelSaid, QuestionKind, ToolFinished, ToolOutput, Verdict
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId, CallId
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.services import ToolServices
 from hermes.domain.settings.budgets import Budget
 from hermes.domain.settings.delegation import DelegationSettings
 from hermes.domain.settings.settings import ApprovalSettings
-from hermes.domain.tool import Effect, Tool, ToolCall, ToolContext, ToolResult
-from hermes.domain.turn import Answer, Guidance, Question, Turn, TurnInput, TurnState
-from hermes.domain.usage import Usage
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import Effect, Tool, ToolCall, ToolContext, ToolResult
+from hermes.domain.turns.event import Asked, Entry, ModelSaid, QuestionKind, ToolFinished, ToolOutput, Verdict
+from hermes.domain.turns.turn import Answer, Guidance, Question, Turn, TurnInput, TurnState
 from hermes.domain.word import replace
 from hermes.stream.faces.run_events import RunEvents
 from hermes.testing.clock import FakeClock

@@ -10,7 +10,7 @@ import pytest
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import DisplaySettings, Route, RouteMatch
-from hermes.domain.turn import BusyMode
+from hermes.domain.turns.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import Update
 from tests.journeys.cut import cut_everywhere

@@ -10,9 +10,9 @@ import pytest
 
 from hermes.control.outbound import draft
 from hermes.control.outbound.answers import REPEAT_MARK
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body, Receipt
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.message import Body, Receipt
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings

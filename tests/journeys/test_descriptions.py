@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from hermes.domain.chats.message import Attachment
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import UserSaid
-from hermes.domain.message import Attachment
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.store import Tx
 from hermes.domain.settings.budgets import Budget
-from hermes.domain.usage import Usage
+from hermes.domain.turns.event import UserSaid
 from hermes.testing.harness import Journey, open_settings
 from tests.journeys.cut import cut_everywhere
 

@@ -13,14 +13,14 @@ import pytest
 
 from hermes.agent.models.endpoint import HttpProvider, ModelEndpoint
 from hermes.agent.models.formats import load_format
-from hermes.domain.deferral import TOOL_CALL, TOOL_SEARCH
-from hermes.domain.event import ModelSaid, ToolStarted
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.models.providers import ANTHROPIC_MESSAGES, CODEX_RESPONSES, PROVIDERS
 from hermes.domain.ports.agent import ModelPiece
 from hermes.domain.ports.agent import ModelRequest as Asked
-from hermes.domain.providers import ANTHROPIC_MESSAGES, CODEX_RESPONSES, PROVIDERS
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.tool import Approval, Effect, Tool, ToolCall
+from hermes.domain.tools.deferral import TOOL_CALL, TOOL_SEARCH
+from hermes.domain.tools.tool import Approval, Effect, Tool, ToolCall
+from hermes.domain.turns.event import ModelSaid, ToolStarted
 from hermes.script.agent import AIAgent
 from hermes.testing.harness import Journey
 from hermes.testing.model_script import Call, ModelRequest, Reply, Said, failure

@@ -13,11 +13,11 @@ from hermes.control.sessions.submission import Submission
 from hermes.control.turn.actor import SessionActor
 from hermes.control.turn.actors import WarmSession
 from hermes.control.turn.claim import Claim
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Entry, Stopped
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.turn import BusyMode, Turn, TurnInput
+from hermes.domain.turns.event import Entry, Stopped
+from hermes.domain.turns.turn import BusyMode, Turn, TurnInput
 from hermes.testing.harness import PATIENCE, Journey
 from hermes.testing.model import Say, last_words, say
 

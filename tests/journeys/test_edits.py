@@ -10,7 +10,7 @@ import pytest
 from hermes.control.hooks.dispatch import Hooks
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import DisplaySettings, GatewaySettings
-from hermes.domain.turn import BusyMode
+from hermes.domain.turns.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings
 from tests.journeys.cut import cut_everywhere
 from tests.journeys.test_busy import Held

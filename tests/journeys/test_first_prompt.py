@@ -13,7 +13,7 @@ from hermes import plugins
 from hermes.agent.models.formats.chat_completions.request import encode_request
 from hermes.app.overrides import AppOverrides
 from hermes.cli import main
-from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
+from hermes.domain.chats.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.settings.settings import PluginSettings
 from hermes.domain.word import replace
 from hermes.testing.model import ScriptedModel, echo

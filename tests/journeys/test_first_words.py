@@ -14,12 +14,12 @@ import pytest
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn.actors import Actors
 from hermes.control.turn.claim import Claim
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Entry, Finished, ModelSaid, UserSaid
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId, TurnId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.settings import GatewaySettings
-from hermes.domain.turn import Turn, TurnInput, TurnState
+from hermes.domain.turns.event import Entry, Finished, ModelSaid, UserSaid
+from hermes.domain.turns.turn import Turn, TurnInput, TurnState
 from hermes.domain.word import replace
 from hermes.testing.crash import unit_name
 from hermes.testing.harness import Journey, open_settings

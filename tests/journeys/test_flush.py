@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from hermes.control.sessions.flush import FLUSH, TASK
-from hermes.domain.address import SourceKind
-from hermes.domain.event import ToolFinished, UserSaid
+from hermes.domain.chats.address import SourceKind
 from hermes.domain.ids import EVERY_AGENT
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.session import Session
 from hermes.domain.settings.compression import CompressionSettings
 from hermes.domain.settings.memory import MemorySettings
 from hermes.domain.settings.settings import ApprovalSettings, ResetMode, ResetSettings
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import ToolFinished, UserSaid
+from hermes.domain.turns.session import Session
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.model import Say, call, is_summary, last_words, say, within

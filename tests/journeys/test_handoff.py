@@ -11,15 +11,15 @@ import pytest
 
 from hermes.agent.context.transcript_messages import Role, messages
 from hermes.control.handoff.requests import MOST_ATTEMPTS, cancel_handoff, retry_handoff
-from hermes.domain.address import Address
-from hermes.domain.command_line import CallerReply
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.command_line import CallerReply
+from hermes.domain.chats.handoff import Handoff, HandoffState
 from hermes.domain.errors import HermesError, Refused, Unreachable, UserError
-from hermes.domain.event import UserSaid
-from hermes.domain.handoff import Handoff, HandoffState
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Route, RouteMatch
-from hermes.domain.turn import Turn
+from hermes.domain.turns.event import UserSaid
+from hermes.domain.turns.turn import Turn
 from hermes.domain.word import replace
 from hermes.entry.terminal.door import TerminalState
 from hermes.entry.terminal.served_door import ServedDoor, local_caller

@@ -14,11 +14,11 @@ import pytest
 from hermes.agent.run.toolbox import NO_ANSWER, NOBODY
 from hermes.app.hooks import AppHooks, PluginHookRunner
 from hermes.control.hooks.dispatch import Hooks
-from hermes.domain.event import ToolFinished
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import ApprovalSettings, QuickCommand, ResetMode, ResetSettings
+from hermes.domain.turns.event import ToolFinished
 from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import read_hooks
 from hermes.testing.clock import FakeClock
@@ -399,7 +399,7 @@ async def test_a_plugin_that_raises_or_hangs_keeps_nothing_from_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They listen to the same events as hooks of the home: one breaker each, and the rest goes on."""
-    monkeypatch.setattr("hermes.domain.hooks.OBSERVER_SECONDS", 0.05)
+    monkeypatch.setattr("hermes.domain.system.hooks.OBSERVER_SECONDS", 0.05)
     held, heard = threading.Event(), list[str]()
 
     def raising(event: str, context: dict[str, object]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes.domain.message import Inbound
+from hermes.domain.chats.message import Inbound
 from hermes.domain.settings.settings import DisplaySettings
-from hermes.domain.turn import BusyMode
+from hermes.domain.turns.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.history import check_history
 from hermes.testing.model import obedient

@@ -10,11 +10,11 @@ import pytest
 
 from hermes.app.jobs import job_tool
 from hermes.control.jobs.editing import JobSpec
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.job import Job
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.job import Job
 from hermes.testing.harness import Journey
 from hermes.testing.model import Say, call, last_words, say
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.settings import DisplaySettings
-from hermes.domain.turn import BusyMode
+from hermes.domain.turns.turn import BusyMode
 from hermes.testing.clock import settle
 from hermes.testing.crash import unit_name
 from hermes.testing.harness import PATIENCE, Journey, open_settings

@@ -15,13 +15,13 @@ from hermes.control.handoff.requests import opening_words
 from hermes.control.sessions.callers import look_up
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn.claim import next_session
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Entry, Finished, ModelSaid, Summarised, UserSaid
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import session_key
-from hermes.domain.transcript import number_records, visible
-from hermes.domain.turn import TurnInput
+from hermes.domain.turns.event import Entry, Finished, ModelSaid, Summarised, UserSaid
+from hermes.domain.turns.session import session_key
+from hermes.domain.turns.transcript import number_records, visible
+from hermes.domain.turns.turn import TurnInput
 from hermes.state.store.tables import journal
 from hermes.testing.harness import Journey
 from hermes.testing.model import obedient, say

@@ -19,16 +19,16 @@ from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn.stopping import UNREADABLE
 from hermes.control.workers import MOST_FAILURES, pause_after
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.message import Inbound
 from hermes.domain.errors import Refused, Unreachable
-from hermes.domain.event import Entry, Failed
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.job import JobRun
-from hermes.domain.message import Inbound
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.store import Tx
 from hermes.domain.settings.settings import ApprovalSettings, DisplaySettings
-from hermes.domain.turn import BusyMode, ReplyPlace, TurnInput
+from hermes.domain.turns.event import Entry, Failed
+from hermes.domain.turns.job import JobRun
+from hermes.domain.turns.turn import BusyMode, ReplyPlace, TurnInput
 from hermes.testing.clock import QuickClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.jobs import FakeJobWorld

@@ -10,9 +10,10 @@ import pytest
 
 from hermes.app.agents.manner import AgentManner, read_prefill
 from hermes.domain.errors import UserError
-from hermes.domain.manner import Manner
-from hermes.domain.model_facts import ModelFacts
-from hermes.domain.personalities import BUILT_IN, personality_words
+from hermes.domain.models.manner import Manner
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.personalities import BUILT_IN, personality_words
+from hermes.domain.models.usage import Usage
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.manner import (
     HumanDelay,
@@ -23,8 +24,7 @@ from hermes.domain.settings.manner import (
     RuntimeFooter,
 )
 from hermes.domain.settings.settings import AgentSettings, DisplaySettings, Settings
-from hermes.domain.turn import Speaker
-from hermes.domain.usage import Usage
+from hermes.domain.turns.turn import Speaker
 from hermes.domain.word import replace
 from hermes.script.agent import AIAgent
 from hermes.testing.clock import FakeClock

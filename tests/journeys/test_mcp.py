@@ -14,12 +14,12 @@ from typing import Any
 from hermes.agent.models.formats.chat_completions.request import encode_request
 from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
-from hermes.domain.event import Asked, Entry, ToolFinished, UserSaid, Verdict
+from hermes.domain.chats.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId, CallId
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import Answer, TurnInput
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Asked, Entry, ToolFinished, UserSaid, Verdict
+from hermes.domain.turns.turn import Answer, TurnInput
 from hermes.testing.backends import local_backend
 from hermes.testing.harness import PATIENCE, Journey
 from hermes.testing.model import Say, ScriptedModel, echo

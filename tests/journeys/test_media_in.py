@@ -14,17 +14,17 @@ from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn import inbound_files as fetching
 from hermes.control.turn.descriptions import NO_TRANSCRIPT
 from hermes.control.turn.inbound_files import NOT_SHOWN, UNSEEN
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.message import Attachment, MediaKind
+from hermes.domain.chats.rows import MediaItem
 from hermes.domain.errors import HermesError, Unreachable, UserError
-from hermes.domain.event import Entry, Finished, Record, Stopped, UserSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId
-from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import MediaItem
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import AgentSettings, DisplaySettings, GatewaySettings
-from hermes.domain.turn import BusyMode, Turn, TurnInput
+from hermes.domain.turns.event import Entry, Finished, Record, Stopped, UserSaid
+from hermes.domain.turns.turn import BusyMode, Turn, TurnInput
 from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import Journey, open_settings

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.context.transcript_messages import result_text
-from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.turns.event import ToolFinished, UserSaid
 from hermes.testing.api import ApiWorld
 from hermes.testing.media_server import KEY, WORDS, MediaServer, png
 from hermes.testing.model import Say, ScriptedModel, call, say

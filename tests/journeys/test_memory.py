@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.address import SourceKind
-from hermes.domain.event import ToolFinished, UserSaid
+from hermes.domain.chats.address import SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.memory import OWNER, MemoryEntry
+from hermes.domain.knowledge.memory import OWNER, MemoryEntry
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.turns.event import ToolFinished, UserSaid
 from hermes.testing.api import ApiWorld
 from hermes.testing.harness import PATIENCE
 from hermes.testing.model import Say, ScriptedModel, call, say

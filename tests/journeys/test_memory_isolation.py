@@ -13,15 +13,15 @@ import pytest
 
 from hermes.app.agents.memory import AgentMemory
 from hermes.domain.clock import SystemClock
-from hermes.domain.event import ToolFinished
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.memory import MemoryEntry
+from hermes.domain.knowledge.memory import MemoryEntry
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.store import Store
 from hermes.domain.settings.memory import MemorySettings
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Profile
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import ToolFinished
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say
 from tests.cli.command import hermes

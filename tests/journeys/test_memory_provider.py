@@ -15,14 +15,14 @@ from hermes.app.agents import memory_provider
 from hermes.app.agents.memory_provider import ProviderMemory
 from hermes.control.sessions.learning import CURSOR
 from hermes.domain.clock import SystemClock
-from hermes.domain.event import UserSaid
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.memory import MemoryScope, TurnExchange
-from hermes.domain.session import owner_of
 from hermes.domain.settings.memory import MemorySettings
 from hermes.domain.settings.settings import Profile
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
-from hermes.domain.turn import Turn
+from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import UserSaid
+from hermes.domain.turns.session import owner_of
+from hermes.domain.turns.turn import Turn
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.model import call, say
 from tests.journeys.cut import cut_everywhere

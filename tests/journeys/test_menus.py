@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes.control.commands.menu import menu_entries
 from hermes.control.commands.registry import COMMANDS
-from hermes.domain.capabilities import MenuLimits
+from hermes.domain.chats.capabilities import MenuLimits
 from hermes.domain.errors import Unreachable
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import QuickCommand, Settings

@@ -17,13 +17,13 @@ from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.callers import Caller
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
+from hermes.domain.chats.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import Entry, ModelSaid
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.models.usage import Usage
 from hermes.domain.settings.settings import ModelFactSettings
-from hermes.domain.turn import Guidance, TurnInput
-from hermes.domain.usage import Usage
+from hermes.domain.turns.event import Entry, ModelSaid
+from hermes.domain.turns.turn import Guidance, TurnInput
 from hermes.domain.word import replace
 from hermes.testing.model_script import RawReply, Reply
 from hermes.testing.model_server import FakeModelServer

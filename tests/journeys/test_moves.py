@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.address import Address
-from hermes.domain.event import UserSaid
+from hermes.domain.chats.address import Address
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.turns.event import UserSaid
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, say
 from tests.journeys.cut import cut_everywhere

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from hermes.control.outbound.answers import REPEAT_MARK
+from hermes.domain.chats.message import Body, Receipt
+from hermes.domain.chats.rows import OutboxRow, OutState
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.event import ToolFinished
-from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow, OutState
+from hermes.domain.turns.event import ToolFinished
 from hermes.domain.word import replace
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say

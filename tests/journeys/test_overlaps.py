@@ -12,15 +12,15 @@ import pytest
 
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.sessions.submission import SessionTarget, Submission
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.message import Body
 from hermes.domain.errors import Unreachable
-from hermes.domain.event import Entry, FeedItem, Reset, TextDelta
 from hermes.domain.ids import MAIN_AGENT, TurnId
-from hermes.domain.message import Body
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.session import Session
 from hermes.domain.settings.settings import ApprovalSettings, DisplaySettings, StreamingSettings
-from hermes.domain.turn import BusyMode, TurnInput
+from hermes.domain.turns.event import Entry, FeedItem, Reset, TextDelta
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import BusyMode, TurnInput
 from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import PATIENCE, Journey, open_settings

@@ -27,10 +27,10 @@ from hermes.control.people.pairing import (
     read_code,
     revoke,
 )
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.pairing import Account
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.pairing import Account
 from hermes.domain.ports.store import Tx
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Route, RouteMatch, Settings

@@ -11,11 +11,11 @@ import pytest
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.outbound.outbox_admin import drop_messages, retry_messages
 from hermes.control.outbound.targets import known_targets, resolve_targets
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body
+from hermes.domain.chats.rows import OutboxRow, OutState
 from hermes.domain.errors import Refused, UserError
-from hermes.domain.message import Body
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.word import replace
 from hermes.testing.harness import Journey, open_settings

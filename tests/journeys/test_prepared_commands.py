@@ -25,12 +25,12 @@ from hermes.control.commands.run import CHANGED, LATE, MOST_TIMES
 from hermes.control.core import Runtime
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.turn.claim import next_session
-from hermes.domain.capabilities import MenuLimits
+from hermes.domain.chats.capabilities import MenuLimits
 from hermes.domain.errors import Unreachable, UserError
-from hermes.domain.hooks import Hook, HookAnswer
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import QuickCommand, Route, RouteMatch, Settings
+from hermes.domain.system.hooks import Hook, HookAnswer
 from hermes.domain.word import replace
 from hermes.entry.terminal.door import SessionChoice, TerminalState
 from hermes.entry.terminal.served_door import find_session_to_resume, local_caller

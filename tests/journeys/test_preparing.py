@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.address import Address
-from hermes.domain.event import UserSaid
+from hermes.domain.chats.address import Address
 from hermes.domain.ids import SessionId
-from hermes.domain.outside import with_fences
 from hermes.domain.ports.store import Tx
+from hermes.domain.safety.outside import with_fences
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import GatewaySettings, Settings
+from hermes.domain.turns.event import UserSaid
 from hermes.testing.clock import START, FakeClock
 from hermes.testing.harness import SYSTEM, Journey, open_settings
 from hermes.testing.world import World

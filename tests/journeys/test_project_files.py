@@ -10,12 +10,12 @@ import pytest
 from hermes.agent.context.project_files import clean, find_project_files, most_chars
 from hermes.app.agents.prompt import SystemPrompt
 from hermes.domain.clock import SystemClock
-from hermes.domain.event import ToolFinished
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.world import World
 from hermes.domain.settings.settings import Profile, Settings
-from hermes.domain.toolbox import Toolbox
+from hermes.domain.tools.toolbox import Toolbox
+from hermes.domain.turns.event import ToolFinished
 from hermes.script.agent import AIAgent
 from hermes.testing.backends import local_backend
 from hermes.testing.model import Say, ScriptedModel, call, echo, say

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hermes.control.sessions.submission import BOUND, SessionTarget
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
 from hermes.domain.ids import SessionId
-from hermes.domain.session import FrozenPrompt, Session
+from hermes.domain.turns.session import FrozenPrompt, Session
 from hermes.domain.word import replace
 from hermes.testing import harness
 from hermes.testing.harness import Journey

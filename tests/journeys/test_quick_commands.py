@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from hermes.domain.event import ToolFinished
 from hermes.domain.ids import SessionId
 from hermes.domain.settings.settings import QuickCommand
-from hermes.domain.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tools.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import ToolFinished
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import Deed, World
 

@@ -12,16 +12,16 @@ from hermes.agent.tools import make_tools
 from hermes.app.agents.tools import TurnLimits
 from hermes.control.jobs.editing import JobSpec
 from hermes.control.outbound.answers import REPEAT_MARK
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
-from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.job import JobRun, RunStatus, quiet_until
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.services import ToolServices
 from hermes.domain.settings.settings import CronSettings, Settings
-from hermes.domain.usage import Usage
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.turns.event import ToolFinished, UserSaid
+from hermes.domain.turns.job import JobRun, RunStatus, quiet_until
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.jobs import FakeJobWorld

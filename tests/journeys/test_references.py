@@ -12,13 +12,13 @@ from aiohttp.test_utils import TestServer
 
 from hermes.app.agents.references import AgentReferences
 from hermes.app.overrides import AppOverrides
-from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
-from hermes.domain.event import Entry, UserSaid
+from hermes.domain.chats.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.ids import TurnId
-from hermes.domain.outside import is_foreign
-from hermes.domain.references import Expansion, find_references
-from hermes.domain.session import Session
-from hermes.domain.turn import Turn
+from hermes.domain.safety.outside import is_foreign
+from hermes.domain.turns.event import Entry, UserSaid
+from hermes.domain.turns.references import Expansion, find_references
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import Turn
 from hermes.testing.clock import START
 from hermes.testing.harness import Journey
 from hermes.testing.model import ScriptedModel, echo

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import UserSaid
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.store import Tx
 from hermes.domain.ports.world import ProcessView
-from hermes.domain.session import begin_session, session_key
 from hermes.domain.settings.settings import ResetMode, ResetSettings, Settings
+from hermes.domain.turns.event import UserSaid
+from hermes.domain.turns.session import begin_session, session_key
 from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings

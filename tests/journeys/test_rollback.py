@@ -13,16 +13,16 @@ from hermes.agent.tools import make_tools
 from hermes.agent.tools.delegate import Delegation
 from hermes.app.agents.checkpoints import CheckpointStores
 from hermes.app.agents.rewinding import AgentCheckpoints
-from hermes.domain.address import Source
-from hermes.domain.event import ToolFinished, UserSaid
+from hermes.domain.chats.address import Source
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import World
-from hermes.domain.services import ToolServices
-from hermes.domain.session import Session
 from hermes.domain.settings.checkpoints import CheckpointSettings
 from hermes.domain.settings.settings import Profile
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import ToolFinished, UserSaid
+from hermes.domain.turns.session import Session
 from hermes.domain.word import replace
 from hermes.execution.local.backend import LocalBackend
 from hermes.testing.backends import local_backend

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.event import ToolFinished, ToolStarted
+from hermes.domain.chats.rows import SearchHit
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.rows import SearchHit
-from hermes.domain.tool import Effect, Tool, ToolContext
+from hermes.domain.tools.tool import Effect, Tool, ToolContext
+from hermes.domain.turns.event import ToolFinished, ToolStarted
 from hermes.testing.backends import fixed_scope, local_backend
 from hermes.testing.harness import Journey
 from hermes.testing.model import Say, call, say

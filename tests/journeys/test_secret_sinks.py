@@ -14,9 +14,9 @@ import pytest
 
 from hermes.admin.process.logs import logging_to
 from hermes.domain.errors import FaultKind, ModelFault, UserError
-from hermes.domain.event import ToolFinished
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.tool import Approval, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tools.tool import Approval, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import ToolFinished
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, last_words
 from tests.secret_corpus import foreign_secrets, loaded_secrets

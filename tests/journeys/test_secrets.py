@@ -13,13 +13,13 @@ import pytest
 
 from hermes.agent.run.toolbox import WITHHELD
 from hermes.app.agents.redaction import HIDDEN
-from hermes.domain.concealing import concealed, withheld
 from hermes.domain.errors import UserError
-from hermes.domain.event import Kept, ModelSaid, ToolFinished
 from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.safety.concealing import concealed, withheld
 from hermes.domain.settings.declaring import STAND_IN
-from hermes.domain.tool import Approval, Effect, Tool, ToolCall, ToolContext, ToolResult
+from hermes.domain.tools.tool import Approval, Effect, Tool, ToolCall, ToolContext, ToolResult
+from hermes.domain.turns.event import Kept, ModelSaid, ToolFinished
 from hermes.domain.word import replace
 from hermes.state.settings.secrets import Secrets
 from hermes.testing.api import ApiWorld

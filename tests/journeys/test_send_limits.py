@@ -11,12 +11,12 @@ import pytest
 from hermes.control.outbound.row_sender import WAITS
 from hermes.control.outbound.send_pace import SendPace
 from hermes.control.outbound.sending import OutboundMessage
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.capabilities import Capabilities
+from hermes.domain.chats.message import Body, Inbound, InboundKind, Receipt
+from hermes.domain.chats.rows import OutboxRow, OutState
 from hermes.domain.ids import AgentId, DeliveryId
-from hermes.domain.message import Body, Inbound, InboundKind, Receipt
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.word import replace
 from hermes.testing.clock import START, FakeClock

@@ -11,14 +11,14 @@ import pytest
 
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.outbound.sending import OutboundMessage
-from hermes.domain.address import Address
-from hermes.domain.channels import KnownChannels, MessagingPort
-from hermes.domain.event import Entry, Finished, ModelSaid, ToolFinished, UserSaid
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.channels import KnownChannels, MessagingPort
+from hermes.domain.chats.message import Body
 from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId
-from hermes.domain.message import Body
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.domain.tool import ToolContext
+from hermes.domain.tools.tool import ToolContext
+from hermes.domain.turns.event import Entry, Finished, ModelSaid, ToolFinished, UserSaid
 from hermes.testing.backends import NoBackend, fixed_scope
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say

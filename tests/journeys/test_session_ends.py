@@ -13,10 +13,10 @@ import pytest
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.hooks.endings import noted_ends
 from hermes.domain.errors import Unreachable
-from hermes.domain.hooks import Hook, HookAnswer
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.settings import ResetMode, ResetSettings
+from hermes.domain.system.hooks import Hook, HookAnswer
 from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings

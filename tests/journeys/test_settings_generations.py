@@ -16,16 +16,16 @@ from hermes.app.agents.world_scopes import WorldScopes
 from hermes.app.generations import differences
 from hermes.control.core import Runtime
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import SettingsError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.store import Tx
 from hermes.domain.ports.world import World
-from hermes.domain.session import FrozenPrompt, Session, begin_session, make_turn, session_key
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import ApprovalSettings, DisplaySettings, HostedAgent, Profile, Settings
-from hermes.domain.turn import Cause, TurnInput
+from hermes.domain.turns.session import FrozenPrompt, Session, begin_session, make_turn, session_key
+from hermes.domain.turns.turn import Cause, TurnInput
 from hermes.domain.word import replace
 from hermes.state.settings.loader import check_agent_secrets
 from hermes.state.settings.secrets import Secrets

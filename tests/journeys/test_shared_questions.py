@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.event import Entry, ToolFinished, UserSaid
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import DisplaySettings
-from hermes.domain.turn import BusyMode
+from hermes.domain.turns.event import Entry, ToolFinished, UserSaid
+from hermes.domain.turns.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say
 from hermes.testing.world import Deed

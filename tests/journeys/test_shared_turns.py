@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.event import Entry, ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.store import Tx
 from hermes.domain.settings.settings import DisplaySettings
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
-from hermes.domain.turn import BusyMode
+from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import Entry, ToolFinished, UserSaid
+from hermes.domain.turns.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say
 from hermes.testing.tools import world_tools

@@ -12,9 +12,9 @@ from hermes.agent.run.dispatch import SILENT
 from hermes.control import workers as silence
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.workers import IdleTimer
-from hermes.domain.event import Failed, ToolFinished
 from hermes.domain.settings.settings import AgentSettings, Settings
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import Failed, ToolFinished
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, say
 from tests.journeys.cut import cut_everywhere

@@ -12,20 +12,20 @@ import pytest
 
 from hermes.app.agents.skills import AgentSkills
 from hermes.control.jobs.editing import JobAction, JobSpec
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.clock import SystemClock
-from hermes.domain.deferral import schema_size
 from hermes.domain.errors import UserError
-from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
-from hermes.domain.job import RunState, RunStatus
+from hermes.domain.knowledge.skill import SkillChange
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.world import Backend
 from hermes.domain.ports.world import World as Place
 from hermes.domain.settings.settings import Profile, Settings
-from hermes.domain.skill import SkillChange
-from hermes.domain.tool import ToolContext
-from hermes.domain.turn import Turn
+from hermes.domain.tools.deferral import schema_size
+from hermes.domain.tools.tool import ToolContext
+from hermes.domain.turns.event import ToolFinished, UserSaid
+from hermes.domain.turns.job import RunState, RunStatus
+from hermes.domain.turns.turn import Turn
 from hermes.domain.word import replace
 from hermes.entry.terminal.door import SessionChoice, TerminalState
 from hermes.entry.terminal.served_door import ServedDoor, find_session_to_resume, local_caller

@@ -10,16 +10,16 @@ import pytest
 
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
-from hermes.domain.event import Entry, Failed, ToolFinished, UserSaid
-from hermes.domain.hooks import GATE_TURN, Hook, HookAnswer
+from hermes.domain.chats.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.store import Tx
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import DisplaySettings, GatewaySettings
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
-from hermes.domain.turn import BusyMode, TurnInput
+from hermes.domain.system.hooks import GATE_TURN, Hook, HookAnswer
+from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import Entry, Failed, ToolFinished, UserSaid
+from hermes.domain.turns.turn import BusyMode, TurnInput
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, echo
 from tests.journeys.cut import cut_everywhere

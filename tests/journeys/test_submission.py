@@ -11,12 +11,12 @@ import pytest
 
 from hermes.control.sessions.repeats import NewRequest
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Entry, Finished
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.settings import ApprovalSettings
-from hermes.domain.turn import Cause, ReplyPlace, TurnAction, TurnInput, TurnState
+from hermes.domain.turns.event import Entry, Finished
+from hermes.domain.turns.turn import Cause, ReplyPlace, TurnAction, TurnInput, TurnState
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.model import call, say

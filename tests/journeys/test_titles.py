@@ -10,13 +10,13 @@ import pytest
 
 from hermes.control.core import MakeTitle
 from hermes.control.sessions.submission import SessionTarget, Submission
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import FaultKind, ModelFault
 from hermes.domain.ids import MAIN_AGENT, SessionId
-from hermes.domain.session import Session
+from hermes.domain.models.usage import Usage, total_of
 from hermes.domain.settings.budgets import Budget
-from hermes.domain.turn import TurnInput
-from hermes.domain.usage import Usage, total_of
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import TurnInput
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from tests.journeys.cut import cut_everywhere
 

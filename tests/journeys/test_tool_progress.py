@@ -11,7 +11,7 @@ import pytest
 from hermes.domain.ids import CallId
 from hermes.domain.settings.manner import PlatformDisplay
 from hermes.domain.settings.settings import DisplaySettings
-from hermes.domain.tool import ToolCall
+from hermes.domain.tools.tool import ToolCall
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say
 

@@ -11,12 +11,12 @@ import pytest
 
 from hermes.app.agents.tools import ASK_SECONDS, OpenSources, TurnLimits
 from hermes.control.workers import Supervisor
-from hermes.domain.event import ToolFinished
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import HostedAgent, PlatformToolsets, Route, RouteMatch, Settings
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
-from hermes.domain.toolbox import Toolbox, ToolsetLimit, write_tool_list
+from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tools.toolbox import Toolbox, ToolsetLimit, write_tool_list
+from hermes.domain.turns.event import ToolFinished
 from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import Journey, open_settings

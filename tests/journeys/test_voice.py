@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from hermes.control.outbound.spoken import LONGEST, speakable
+from hermes.domain.chats.message import Attachment, MediaKind
+from hermes.domain.chats.rows import OutState
 from hermes.domain.errors import UserError
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.model_facts import MediaRole
-from hermes.domain.rows import OutState
+from hermes.domain.models.model_facts import MediaRole
+from hermes.domain.models.usage import Usage
 from hermes.domain.settings.media import SttSettings, VoiceSettings
-from hermes.domain.usage import Usage
 from hermes.domain.word import replace
 from hermes.testing.harness import Journey, open_settings
 from tests.journeys.cut import cut_everywhere

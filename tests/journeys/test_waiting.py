@@ -16,13 +16,13 @@ from hermes.control.doors.continuing import ContinueTurn
 from hermes.control.sessions.submission import Submission
 from hermes.control.turn.children import child_turn
 from hermes.control.turn.stopping import give_up_turns
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Asked, Entry, ModelSaid, QuestionKind, ToolFinished, Verdict
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, CallId
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import AgentSettings, ApprovalSettings
-from hermes.domain.tool import ChildTask, Effect, Tool, ToolCall, ToolContext, ToolResult
-from hermes.domain.turn import Answer, ClientTool, Guidance, Question, Turn, TurnInput, TurnState
+from hermes.domain.tools.tool import ChildTask, Effect, Tool, ToolCall, ToolContext, ToolResult
+from hermes.domain.turns.event import Asked, Entry, ModelSaid, QuestionKind, ToolFinished, Verdict
+from hermes.domain.turns.turn import Answer, ClientTool, Guidance, Question, Turn, TurnInput, TurnState
 from hermes.domain.word import replace
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock, settle

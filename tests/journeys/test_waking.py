@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 from hermes.control.sessions.submission import SessionTarget, Submission
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, SessionId
-from hermes.domain.turn import Guidance, Turn, TurnInput
+from hermes.domain.turns.turn import Guidance, Turn, TurnInput
 from hermes.domain.word import replace
 from hermes.testing.harness import Journey
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from aiohttp import web
 
 from hermes.app.overrides import AppOverrides
-from hermes.domain.event import Asked, ToolFinished
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.turns.event import Asked, ToolFinished
 from hermes.testing.model import Say, ScriptedModel, call
 from hermes.testing.model import say as speak
 from tests.agent.test_demo_tools import living, say

@@ -6,8 +6,8 @@ import asyncio
 import json
 from pathlib import Path
 
-from hermes.domain.event import ToolFinished
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.turns.event import ToolFinished
 from hermes.testing.api import ApiWorld
 from hermes.testing.harness import PATIENCE
 from hermes.testing.model import Say, ScriptedModel, call, say

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.providers import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, CODEX_RESPONSES
-from hermes.domain.usage import Usage
+from hermes.domain.models.providers import ANTHROPIC_MESSAGES, CHAT_COMPLETIONS, CODEX_RESPONSES
+from hermes.domain.models.usage import Usage
 from hermes.testing.api import ApiWorld
 from hermes.testing.model_script import Call, ModelRequest, Reply
 from hermes.testing.model_server import FakeModelServer

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from hermes.control.sessions.submission import SessionTarget, Submission
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.session import Session
-from hermes.domain.turn import TurnInput
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import TurnInput
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say
 from hermes.testing.world import Deed

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
-from hermes.domain.mcp import tool_name
 from hermes.domain.ports.world import Backend, Media
 from hermes.domain.settings.mcp import McpServer
-from hermes.domain.tool import Tool, ToolContext, ToolResult
+from hermes.domain.tools.mcp import tool_name
+from hermes.domain.tools.tool import Tool, ToolContext, ToolResult
 from hermes.execution.mcp.connection import McpPlace
 from hermes.execution.mcp.source import McpSource, PinBook
 from hermes.state.home.mcp_pins import McpPinFile

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from hermes.domain.chats.message import Attachment
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import Unreachable, UserError
-from hermes.domain.mcp import McpDefinition, McpPins, tool_name
-from hermes.domain.message import Attachment
 from hermes.domain.settings.mcp import McpSampling, McpServer, McpToolFilter
-from hermes.domain.tool import Approval, Effect
+from hermes.domain.tools.mcp import McpDefinition, McpPins, tool_name
+from hermes.domain.tools.tool import Approval, Effect
 from hermes.execution.mcp import connection
 from hermes.execution.process_tree import descendants
 from hermes.state.files.media import MediaFiles

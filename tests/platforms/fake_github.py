@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
 from hermes.testing.platform_suite import Fault
 from hermes.testing.served import Route, ServedFake
 

@@ -10,7 +10,7 @@ import pytest
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
 from hermes.app.accounts import DeclaredAccount, declared_accounts, make_adapter
-from hermes.domain.adapter import AdapterContext
+from hermes.domain.chats.adapter import AdapterContext
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.plugins import platform_manifests

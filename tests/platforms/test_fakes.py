@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.address import Address, spell_platform
-from hermes.domain.capabilities import Manifest
+from hermes.domain.chats.address import Address, spell_platform
+from hermes.domain.chats.capabilities import Manifest
+from hermes.domain.chats.message import Inbound
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.message import Inbound
 from hermes.domain.ports.platform import Accept, Platform
 from hermes.testing.platform import EDITS, KINDS, PLAIN, PlainFake, fake_platform, to_inbound
 from hermes.testing.platform_suite import (

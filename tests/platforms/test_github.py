@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.message import Body
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.github.adapter import GithubAdapter

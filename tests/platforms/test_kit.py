@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 import hermes.entry.platforms as platforms
-from hermes.domain.adapter import AdapterContext
+from hermes.domain.chats.adapter import AdapterContext
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings

@@ -19,8 +19,8 @@ from hermes.admin.commands.platform_packages import FURTHER_EXTRAS
 from hermes.admin.process.home_files import STATE_FILE
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
-from hermes.domain.adapter import AdapterContext, Finding
-from hermes.domain.capabilities import Manifest
+from hermes.domain.chats.adapter import AdapterContext, Finding
+from hermes.domain.chats.capabilities import Manifest
 from hermes.domain.errors import NeedsLogin, UserError
 from hermes.state.settings.loader import load_settings
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.adapter import AdapterContext
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.message import Body
 from hermes.domain.errors import Unreachable, UserError
-from hermes.domain.message import Body
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.kit import proxy

@@ -13,8 +13,8 @@ import pytest
 from hermes.admin.commands import platforms
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
-from hermes.domain.adapter import AdapterContext, Finding
-from hermes.domain.capabilities import Capabilities, Manifest, PackageExtra, SettingField
+from hermes.domain.chats.adapter import AdapterContext, Finding
+from hermes.domain.chats.capabilities import Capabilities, Manifest, PackageExtra, SettingField
 from hermes.domain.errors import NeedsLogin, UserError
 from hermes.domain.word import replace
 from hermes.plugins import platform_manifests

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from hermes.domain.chats.message import Attachment, MediaKind, transfer_seconds
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import Unreachable
-from hermes.domain.message import Attachment, MediaKind, transfer_seconds
 from hermes.entry.kit import transfer
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.transfer import OutgoingFile, TransferLimit

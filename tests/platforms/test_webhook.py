@@ -18,13 +18,13 @@ from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
 from hermes.app.accounts import DeclaredAccount
 from hermes.control.outbound.sending import OutboundMessage
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body
+from hermes.domain.chats.rows import OutState
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.hosts import is_public
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.message import Body
-from hermes.domain.rows import OutState
+from hermes.domain.safety.hosts import is_public
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.http.webhooks.signatures import Headers, SignatureScheme, verify

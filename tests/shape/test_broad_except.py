@@ -26,7 +26,7 @@ ALLOWED = {
     "app/generations.py": "the same while settings are adopted; they are refused, and the old ones count",
     "app/start_check.py": "the same while a start is rehearsed; the restart is refused",
     "app/agents/redaction.py": "a plugin's tool may raise anything; it is told without secrets",
-    "domain/border.py": "an error of a plugin may raise while it is put into words; it is told without them",
+    "domain/system/border.py": "an error of a plugin may raise while it is put into words; told without them",
     "control/turn/actor.py": "the actor: a turn that breaks is recorded as failed and the session lives on",
     "control/events.py": "a listener may raise anything; it is noted, and the others hear the event",
     "control/commands/registry.py": "a plugin's command may raise anything; it is undone, and said so",

@@ -86,14 +86,14 @@ def test_settings() -> None:
 
 def test_events() -> None:
     why = "it must be the union of its kinds"
-    unions = [constant("hermes.domain.event", name, why) for name in ("Live", "Record")]
-    unions.append(constant("hermes.domain.gateway_event", "GatewayEvent", why))
+    unions = [constant("hermes.domain.turns.event", name, why) for name in ("Live", "Record")]
+    unions.append(constant("hermes.domain.turns.gateway_event", "GatewayEvent", why))
     kinds = [kind.__name__ for union in unions for kind in typing.get_args(union)]
     _expect("docs/reference/events.md", "events", kinds)
 
 
 def test_hooks() -> None:
-    names = constant("hermes.domain.hooks", "EVENTS", "it must be a tuple of the hooks' names")
+    names = constant("hermes.domain.system.hooks", "EVENTS", "it must be a tuple of the hooks' names")
     _expect("docs/reference/hooks.md", "hooks", names)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.spending import Spent
+from hermes.domain.models.spending import Spent
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.store_suite.samples import session
 

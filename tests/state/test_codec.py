@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hermes.domain.chats.message import Inbound
 from hermes.domain.errors import Refused
-from hermes.domain.event import Kept, ModelSaid, Record, UserSaid
-from hermes.domain.message import Inbound
+from hermes.domain.turns.event import Kept, ModelSaid, Record, UserSaid
 from hermes.domain.word import field_names
 from hermes.state.store.codec import KINDS, decode, decode_record, encode_record, stamp, unstamp
 from hermes.testing.store_suite.samples import inbound
@@ -102,8 +102,8 @@ def test_times_come_back_to_the_microsecond() -> None:
 RACE = """
 import threading, time
 from msgspec import _utils
-from hermes.domain.message import Attachment
-from hermes.domain.turn import TurnInput
+from hermes.domain.chats.message import Attachment
+from hermes.domain.turns.turn import TurnInput
 from hermes.state.store.codec import decode, encode
 
 stored, half, annotations = encode(TurnInput(text="x")), threading.Event(), _utils.get_class_annotations

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.credential import Cooldown, Credential, CredentialKind, secrets_of
 from hermes.domain.errors import FaultKind, UserError
+from hermes.domain.models.credential import Cooldown, Credential, CredentialKind, secrets_of
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.word import replace
 from hermes.state.home.credentials import AUTH_FILE, CredentialFile

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.hooks import EVENTS, Hook, is_event
+from hermes.domain.system.hooks import EVENTS, Hook, is_event
 from hermes.state.files.hook_files import read_hooks
 
 HANDLER = "def handle(event_type, context): pass\n"

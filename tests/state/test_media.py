@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body
+from hermes.domain.chats.rows import MediaItem, OutboxRow
 from hermes.domain.errors import Unreachable, UserError
-from hermes.domain.event import Entry, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId, TurnId
-from hermes.domain.message import Body
 from hermes.domain.ports.store import Tx
 from hermes.domain.ports.world import Sink
-from hermes.domain.rows import MediaItem, OutboxRow
-from hermes.domain.session import Session
+from hermes.domain.turns.event import Entry, UserSaid
+from hermes.domain.turns.session import Session
 from hermes.state.files.media import MediaFiles, read_file
 from hermes.state.home.wholefile import write_whole
 from hermes.state.store.writer import SqliteStore

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hermes.app.agents.prompt import SystemPrompt
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.agent import Memory
 from hermes.domain.ports.world import World
 from hermes.domain.settings.settings import Profile, Settings
-from hermes.domain.toolbox import Toolbox
+from hermes.domain.tools.toolbox import Toolbox
 from hermes.state.memory.files import read_soul, write_first_soul
 
 

@@ -15,8 +15,8 @@ import apsw
 import pytest
 
 from hermes.domain.errors import UserError
-from hermes.domain.event import UserSaid
 from hermes.domain.ids import SessionId, TurnId
+from hermes.domain.turns.event import UserSaid
 from hermes.state.store import migrations as migrations
 from hermes.state.store.codec import encode
 from hermes.state.store.migrations import MIGRATIONS, NEWEST, Migration, migrate

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import Refused
-from hermes.domain.event import Entry, Record, UserSaid
 from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, SessionId, TurnId
+from hermes.domain.turns.event import Entry, Record, UserSaid
 from hermes.state.store.sqlite import SqliteDb, open_current
 from hermes.testing.store_suite.samples import NOW, session
 

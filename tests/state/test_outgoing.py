@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from hermes.domain.chats.message import MediaKind
 from hermes.domain.errors import UserError
-from hermes.domain.message import MediaKind
 from hermes.execution.files import work as file_work
 from hermes.state.files import outgoing
 from hermes.state.files.media import MediaFiles

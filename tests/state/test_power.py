@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from hermes.domain.chats.message import Inbound
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import SessionId
-from hermes.domain.message import Inbound
 from hermes.domain.ports.store import Tx
 from hermes.state.store.care.repair import open_checked
 from hermes.state.store.sqlite import StoreOptions

@@ -9,7 +9,7 @@ import pytest
 
 from hermes.agent.models.choose import ModelAccess, choose, wire_format
 from hermes.domain.ids import AgentId
-from hermes.domain.providers import (
+from hermes.domain.models.providers import (
     CHAT_COMPLETIONS,
     CODEX_RESPONSES,
     PROVIDERS,

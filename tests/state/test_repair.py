@@ -15,12 +15,12 @@ from pathlib import Path
 import apsw
 import pytest
 
+from hermes.domain.chats.message import Receipt
+from hermes.domain.chats.rows import OutState
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ids import SessionId
-from hermes.domain.message import Receipt
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutState
-from hermes.domain.turn import ReplyPlace, TurnState
+from hermes.domain.turns.turn import ReplyPlace, TurnState
 from hermes.domain.word import replace
 from hermes.state.store.care import repair
 from hermes.state.store.care import salvage as salvage_module

@@ -13,12 +13,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hermes.domain.event import Entry, Finished, ModelSaid, Record, UserSaid
+from hermes.domain.chats.message import InboundKind
+from hermes.domain.chats.rows import OutState
 from hermes.domain.ids import SessionId, TurnId
-from hermes.domain.message import InboundKind
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutState
-from hermes.domain.turn import ReplyPlace, TurnState
+from hermes.domain.turns.event import Entry, Finished, ModelSaid, Record, UserSaid
+from hermes.domain.turns.turn import ReplyPlace, TurnState
 from hermes.domain.word import replace
 from hermes.state.store.care.backup import backup
 from hermes.state.store.care.repair import open_checked

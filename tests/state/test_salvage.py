@@ -13,15 +13,15 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hermes.domain.channels import Channel
-from hermes.domain.event import Entry, Finished, ModelSaid, Record, ToolStarted, UserSaid
+from hermes.domain.chats.channels import Channel
+from hermes.domain.chats.message import Receipt
+from hermes.domain.chats.rows import OutboxRow, OutState
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
-from hermes.domain.message import Receipt
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow, OutState
-from hermes.domain.session import SessionKey
-from hermes.domain.tool import Effect
-from hermes.domain.turn import ReplyPlace, Turn, TurnState
+from hermes.domain.tools.tool import Effect
+from hermes.domain.turns.event import Entry, Finished, ModelSaid, Record, ToolStarted, UserSaid
+from hermes.domain.turns.session import SessionKey
+from hermes.domain.turns.turn import ReplyPlace, Turn, TurnState
 from hermes.domain.word import replace
 from hermes.state.store.care.backup import backup
 from hermes.state.store.care.repair import open_checked

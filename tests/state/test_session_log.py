@@ -13,9 +13,13 @@ from typing import Any
 import apsw
 import pytest
 
-from hermes.domain.chat_format import as_message, as_messages
+from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.errors import UserError
-from hermes.domain.event import (
+from hermes.domain.ids import MAIN_AGENT, CallId, QuestionId, SessionId, TurnId
+from hermes.domain.ports.store import Tx
+from hermes.domain.tools.tool import Effect, ToolCall
+from hermes.domain.turns.chat_format import as_message, as_messages
+from hermes.domain.turns.event import (
     Asked,
     Entry,
     Finished,
@@ -28,12 +32,8 @@ from hermes.domain.event import (
     Undone,
     UserSaid,
 )
-from hermes.domain.gateway_event import RecordsStored, SessionRemoved
-from hermes.domain.ids import MAIN_AGENT, CallId, QuestionId, SessionId, TurnId
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session
-from hermes.domain.tool import Effect, ToolCall
+from hermes.domain.turns.gateway_event import RecordsStored, SessionRemoved
+from hermes.domain.turns.session import Session
 from hermes.script.messages import as_records, content_text
 from hermes.state.files import session_log
 from hermes.state.files.session_log import SessionLogs, log_path

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import UserError
-from hermes.domain.turn import BusyMode
+from hermes.domain.turns.turn import BusyMode
 from hermes.state.settings.by_key import set_setting, unset_setting
 from hermes.state.settings.loader import load_settings
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import UserError
-from hermes.domain.skill import SkillTrust
+from hermes.domain.knowledge.skill import SkillTrust
 from hermes.state.skills.evidence import differences, gather
 from hermes.state.skills.installing import InstalledSkills
 from hermes.state.skills.package import LARGEST_FILE, MOST_FILES, SkillPackage, pack, pack_folder, pack_zip

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import UserError
-from hermes.domain.skill import MOST_CATALOGUE, SkillTrust, catalogue, digest_of, find_skills
+from hermes.domain.knowledge.skill import MOST_CATALOGUE, SkillTrust, catalogue, digest_of, find_skills
 from hermes.state.skills.manifest import check_strict, read_manifest, write_manifest
 from hermes.state.skills.places import BUNDLED, OPTIONAL
 from hermes.state.skills.shelf import MOST_FOLDERS, SkillShelf, list_files, read_text

@@ -14,7 +14,7 @@ import pytest
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
-from hermes.domain.turn import EarlierMessage, Guidance, Speaker, TurnInput
+from hermes.domain.turns.turn import EarlierMessage, Guidance, Speaker, TurnInput
 from hermes.domain.word import replace
 from hermes.state.store import sqlite as engine
 from hermes.state.store import writer as sqlite

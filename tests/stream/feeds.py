@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from hermes.domain.event import (
+from hermes.domain.ids import CallId, QuestionId, TurnId
+from hermes.domain.sse import SseEvent, SseParser
+from hermes.domain.tools.tool import Effect, ToolCall
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Ending,
@@ -33,9 +36,6 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
-from hermes.domain.ids import CallId, QuestionId, TurnId
-from hermes.domain.sse import SseEvent, SseParser
-from hermes.domain.tool import Effect, ToolCall
 
 START = datetime(2026, 1, 2, tzinfo=UTC)
 _WORDS = (

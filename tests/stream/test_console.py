@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.domain.event import (
+from hermes.domain.ids import CallId, QuestionId, TurnId
+from hermes.domain.text import showable
+from hermes.domain.tools.tool import Effect, ToolCall
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Ending,
@@ -35,9 +38,6 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
-from hermes.domain.ids import CallId, QuestionId, TurnId
-from hermes.domain.text import showable
-from hermes.domain.tool import Effect, ToolCall
 from hermes.stream.faces.console import Console, QuietConsole
 
 MANY = settings(

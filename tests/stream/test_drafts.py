@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.domain.address import SourceKind
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.chats.address import SourceKind
+from hermes.domain.chats.capabilities import Capabilities
 from hermes.domain.settings.settings import StreamingSettings
-from hermes.domain.thoughts import ThoughtFilter, without_thoughts
+from hermes.domain.turns.thoughts import ThoughtFilter, without_thoughts
 from hermes.stream.fold.directives import is_silence, may_be_silence, read_directives, without_directives
 from hermes.stream.fold.draft_pace import DraftPace, draft_pace, draft_text
 

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.domain.event import (
+from hermes.domain.ids import CallId, QuestionId, TurnId
+from hermes.domain.tools.tool import Effect, ToolCall
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Ending,
@@ -35,8 +37,6 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
-from hermes.domain.ids import CallId, QuestionId, TurnId
-from hermes.domain.tool import Effect, ToolCall
 from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.questions import choices, question_text
 from hermes.stream.fold.steps import RemainingText, ShownText

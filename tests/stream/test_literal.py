@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.domain.capabilities import Flavour
+from hermes.domain.chats.capabilities import Flavour
 from hermes.stream.text.markdown import literal, parse
 from hermes.stream.text.print import print_markdown
 from tests.stream.shown import visible

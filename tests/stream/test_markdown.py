@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hermes.domain.capabilities import Flavour, TextUnit
+from hermes.domain.chats.capabilities import Flavour, TextUnit
 from hermes.stream.text.markdown import (
     Align,
     Block,

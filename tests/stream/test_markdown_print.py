@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from hermes.domain.capabilities import Flavour
+from hermes.domain.chats.capabilities import Flavour
 from hermes.stream.text.markdown import parse
 from hermes.stream.text.print import print_markdown
 

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.domain.event import (
+from hermes.domain.ids import CallId, TurnId
+from hermes.domain.tools.tool import Effect, ToolCall
+from hermes.domain.turns.event import (
     Ending,
     Entry,
     Failed,
@@ -29,8 +31,6 @@ from hermes.domain.event import (
     ToolStarted,
     UserSaid,
 )
-from hermes.domain.ids import CallId, TurnId
-from hermes.domain.tool import Effect, ToolCall
 from hermes.stream.faces.responses.fold import ResponseFold
 from hermes.stream.faces.responses.numbers import ResponseEvents
 from hermes.stream.faces.responses.shape import ReasoningOptions, ResponseObject

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.event import Entry, FeedItem
+from hermes.domain.turns.event import Entry, FeedItem
 from hermes.stream.faces.chat_chunks import ChatChunks
 from hermes.stream.faces.console import Console, QuietConsole
 from hermes.stream.faces.responses.fold import ResponseFold

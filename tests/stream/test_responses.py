@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.domain.event import (
+from hermes.domain.ids import CallId, QuestionId, TurnId
+from hermes.domain.tools.tool import Effect, ToolCall
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Ending,
@@ -34,8 +36,6 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
-from hermes.domain.ids import CallId, QuestionId, TurnId
-from hermes.domain.tool import Effect, ToolCall
 from hermes.stream.faces.responses.fold import ResponseFold, parts_asked, parts_before
 from hermes.stream.faces.responses.numbers import CHECK_BITS, ResponseEvents
 from hermes.stream.faces.responses.shape import ResponseObject

@@ -6,7 +6,9 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hermes.domain.event import (
+from hermes.domain.ids import CallId, TurnId
+from hermes.domain.tools.tool import Effect, ToolCall
+from hermes.domain.turns.event import (
     Entry,
     Failed,
     FeedItem,
@@ -21,8 +23,6 @@ from hermes.domain.event import (
     ToolStarted,
     UserSaid,
 )
-from hermes.domain.ids import CallId, TurnId
-from hermes.domain.tool import Effect, ToolCall
 from hermes.stream.faces.session_events import SessionEvents
 from tests.stream.feeds import parse
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from hermes.domain.capabilities import Flavour, TextUnit
+from hermes.domain.chats.capabilities import Flavour, TextUnit
 from hermes.stream.text.markdown import CodeBlock, ItemList, Table, parse
 from hermes.stream.text.print import print_markdown
 from hermes.stream.text.split import split

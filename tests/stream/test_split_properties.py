@@ -17,7 +17,7 @@ from random import Random
 import pytest
 import regex
 
-from hermes.domain.capabilities import Flavour, TextUnit
+from hermes.domain.chats.capabilities import Flavour, TextUnit
 from hermes.domain.word import replace
 from hermes.stream.text.markdown import (
     Block,

@@ -13,7 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.domain.errors import Refused
-from hermes.domain.event import (
+from hermes.domain.ids import CallId, QuestionId, TurnId
+from hermes.domain.sse import SseEvent, SseParser, comment, encode_event, encode_json_event
+from hermes.domain.tools.tool import Effect, ToolCall
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Ending,
@@ -36,9 +39,6 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
-from hermes.domain.ids import CallId, QuestionId, TurnId
-from hermes.domain.sse import SseEvent, SseParser, comment, encode_event, encode_json_event
-from hermes.domain.tool import Effect, ToolCall
 from hermes.stream.faces.chat_chunks import ChatChunks
 from hermes.stream.faces.run_events import RunEvents
 from tests.stream.feeds import parse

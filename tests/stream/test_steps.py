@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.domain.event import (
+from hermes.domain.ids import CallId, QuestionId
+from hermes.domain.tools.tool import Effect, ToolCall
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Ending,
@@ -30,9 +32,7 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
-from hermes.domain.ids import CallId, QuestionId
-from hermes.domain.thoughts import without_thoughts
-from hermes.domain.tool import Effect, ToolCall
+from hermes.domain.turns.thoughts import without_thoughts
 from hermes.stream.fold.steps import RemainingText, Steps
 from tests.stream.feeds import any_feed, entry, joined, records, replayed, turn
 from tests.stream.test_recorded_bytes import faces

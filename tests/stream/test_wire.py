@@ -7,14 +7,14 @@ from typing import get_args
 
 import pytest
 
-from hermes.domain import event
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.errors import Refused
-from hermes.domain.event import Entry, FeedItem, Snapshot, TextDelta
 from hermes.domain.ids import AgentId, CallId, QuestionId, SessionId, TurnId
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.tool import Effect, ToolCall
-from hermes.domain.turn import Cause, Turn, TurnInput
+from hermes.domain.tools.tool import Effect, ToolCall
+from hermes.domain.turns import event
+from hermes.domain.turns.event import Entry, FeedItem, Snapshot, TextDelta
+from hermes.domain.turns.turn import Cause, Turn, TurnInput
 from hermes.stream.wire.socket import decode, decode_seen, encode, encode_seen
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from hermes.domain.usage import Usage
+from hermes.domain.models.usage import Usage
 from hermes.testing import model_server
 from hermes.testing.clock import settle
 from hermes.testing.model_script import FAULTS, WORDS, Call, ModelRequest, Pace, Reply, Said, script_from_json

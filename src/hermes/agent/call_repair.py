@@ -10,11 +10,11 @@ import re
 import warnings
 from collections.abc import Collection, Iterable
 
-from hermes.domain.deferral import TOOL_CALL
 from hermes.domain.ids import CallId, new_call_id
-from hermes.domain.late_pattern import late_pattern
+from hermes.domain.safety.late_pattern import late_pattern
 from hermes.domain.text import closest, storable, storable_all
-from hermes.domain.tool import ToolCall
+from hermes.domain.tools.deferral import TOOL_CALL
+from hermes.domain.tools.tool import ToolCall
 from hermes.domain.word import replace
 
 _CLOSE = 0.85

@@ -15,9 +15,9 @@ from msgspec import Struct
 from hermes import plugins
 from hermes.control.outbound.targets import NamedTopics
 from hermes.control.people.access import AccessOutcome, AccessRequest, decide, is_paired
-from hermes.domain.adapter import AdapterContext, OpenFile, Welcomes
-from hermes.domain.address import DEFAULT_ACCOUNT, Source, read_platform, spell_platform
-from hermes.domain.capabilities import Manifest
+from hermes.domain.chats.adapter import AdapterContext, OpenFile, Welcomes
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Source, read_platform, spell_platform
+from hermes.domain.chats.capabilities import Manifest
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ports.platform import Platform

@@ -42,14 +42,14 @@ from hermes.control.people.routing import agent_chooser
 from hermes.control.sessions.retention import pruning
 from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor, TaskSet
-from hermes.domain.address import read_platform
-from hermes.domain.capabilities import Capabilities
-from hermes.domain.concealing import Concealing
+from hermes.domain.chats.address import read_platform
+from hermes.domain.chats.capabilities import Capabilities
 from hermes.domain.errors import PRINTED, HermesError, UserError, as_user_error
-from hermes.domain.gateway_event import HandoffCompleted, RecordsStored, SessionRemoved
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
 from hermes.domain.ports.store import Store
+from hermes.domain.safety.concealing import Concealing
 from hermes.domain.settings.live import LiveSettings
+from hermes.domain.turns.gateway_event import HandoffCompleted, RecordsStored, SessionRemoved
 from hermes.domain.word import replace
 from hermes.entry.host import AdapterHost, PlatformAccount
 from hermes.entry.http.site.endpoint import Site

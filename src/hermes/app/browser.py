@@ -15,7 +15,7 @@ from hermes.domain.ids import AgentId
 from hermes.domain.ports.browser import BrowserPage
 from hermes.domain.settings.browser import BrowserSettings
 from hermes.domain.settings.settings import Settings
-from hermes.domain.tool import ToolContext
+from hermes.domain.tools.tool import ToolContext
 
 if TYPE_CHECKING:
     from hermes.execution.browser.host import BrowserHost

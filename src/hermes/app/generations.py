@@ -19,12 +19,12 @@ from typing import Any
 
 from hermes.control.core import GatewayCore
 from hermes.control.people.access import half_open
-from hermes.domain import entry_points
 from hermes.domain.errors import PRINTED, HermesError, SettingsError, UserError, as_user_error
-from hermes.domain.gateway_event import SettingsAdopted
 from hermes.domain.settings.live import SettingsReport
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
+from hermes.domain.system import entry_points
+from hermes.domain.turns.gateway_event import SettingsAdopted
 from hermes.domain.word import field_names, is_word
 from hermes.state.home.credentials import AUTH_FILE
 from hermes.state.settings.history import config_text, keep_config

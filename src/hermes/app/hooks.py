@@ -18,15 +18,15 @@ from hermes.control.hooks.dispatch import Hooks
 from hermes.control.jobs.runs import SESSION_KEPT
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.workers import Supervisor, report_death
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.clock import Clock
-from hermes.domain.concealing import Conceal
 from hermes.domain.errors import HermesError, Unreachable
-from hermes.domain.event import Entry, Failed, Finished, Stopped
-from hermes.domain.hooks import EVENTS, STARTUP, Hook, HookAnswer, HookRunner, is_asked, is_event
 from hermes.domain.ids import MAIN_AGENT, SessionId, new_session_id
+from hermes.domain.safety.concealing import Conceal
 from hermes.domain.settings.settings import PluginSettings
-from hermes.domain.turn import Cause, Guidance, TurnInput
+from hermes.domain.system.hooks import EVENTS, STARTUP, Hook, HookAnswer, HookRunner, is_asked, is_event
+from hermes.domain.turns.event import Entry, Failed, Finished, Stopped
+from hermes.domain.turns.turn import Cause, Guidance, TurnInput
 from hermes.state.files.hook_files import read_hooks
 from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.textfile import read_text

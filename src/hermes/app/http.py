@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes.app.accounts import declared_accounts
-from hermes.domain.address import read_platform, spell_platform
+from hermes.domain.chats.address import read_platform, spell_platform
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId

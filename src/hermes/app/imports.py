@@ -16,16 +16,16 @@ from typing import Any
 
 from hermes.control.jobs.schedule import Schedule, read_schedule
 from hermes.control.people.pairing import import_paired
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.pairing import Account, PairedUser
 from hermes.domain.clock import Clock, zone_named
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, JobId, new_job_id
-from hermes.domain.job import Job, JobState
-from hermes.domain.pairing import Account, PairedUser
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.declaring import NONE_LISTED
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable
+from hermes.domain.turns.job import Job, JobState
 from hermes.domain.word import replace
 from hermes.state.files.job_files import read_jobs_file
 from hermes.state.home.homes import agent_home

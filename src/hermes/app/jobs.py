@@ -15,13 +15,13 @@ from hermes.app.agents.agent_backends import AgentBackends
 from hermes.control.gateway import Gateway
 from hermes.control.jobs.editing import JobAction, JobSpec
 from hermes.control.jobs.wording import job_line
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import JobId, SessionId
-from hermes.domain.job import ScriptReport
 from hermes.domain.ports.store import Tx
 from hermes.domain.ports.world import Backend, Command
-from hermes.domain.tool import ToolContext
+from hermes.domain.tools.tool import ToolContext
+from hermes.domain.turns.job import ScriptReport
 from hermes.domain.word import field_names
 from hermes.execution.scripts import Scripts
 from hermes.state.files.job_files import keep_output

@@ -14,15 +14,15 @@ from hermes.app.homes import MEDIA
 from hermes.control.core import TakeFile
 from hermes.control.outbound.answers import collect_files
 from hermes.control.outbound.sending import MessageSender, OutboundMessage
-from hermes.domain.address import Address
-from hermes.domain.channels import KnownChannels, MessagingPort
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.channels import KnownChannels, MessagingPort
+from hermes.domain.chats.message import Attachment
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, TurnId
-from hermes.domain.message import Attachment
 from hermes.domain.ports.world import Backend, Media, World
 from hermes.domain.settings.settings import Profile
 from hermes.domain.text import one_line
-from hermes.domain.tool import ToolContext
+from hermes.domain.tools.tool import ToolContext
 from hermes.state.files.media import read_file
 from hermes.state.files.outgoing import OutgoingFiles, SendRules, in_home
 from hermes.state.home.homes import agent_home

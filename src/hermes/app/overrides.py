@@ -13,8 +13,8 @@ from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.ports.agent import Provider
 from hermes.domain.ports.platform import Platform
 from hermes.domain.settings.settings import Settings
-from hermes.domain.tool import Tool
-from hermes.domain.toolbox import ToolsetLimit
+from hermes.domain.tools.tool import Tool
+from hermes.domain.tools.toolbox import ToolsetLimit
 
 
 class AppOverrides(Struct, frozen=True, kw_only=True):

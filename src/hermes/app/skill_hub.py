@@ -21,9 +21,9 @@ from msgspec import Struct
 
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, UserError
+from hermes.domain.knowledge.skill import SKILL_FILE, Skill, SkillTrust, find_skills, pick_skill, slug
 from hermes.domain.ports.world import Egress
 from hermes.domain.settings.skills import SkillSettings
-from hermes.domain.skill import SKILL_FILE, Skill, SkillTrust, find_skills, pick_skill, slug
 from hermes.domain.text import one_line
 from hermes.state.skills.installing import InstalledSkills, PinnedSkill
 from hermes.state.skills.package import MOST_FILES, SkillPackage, check_file_path, pack, pack_folder, pack_zip

@@ -17,9 +17,9 @@ from hermes.control.events import Events
 from hermes.control.gateway import Gateway
 from hermes.control.jobs.ticker import LONGEST_SLEEP
 from hermes.control.workers import LoopState, Supervisor
-from hermes.domain.concealing import concealed_data
-from hermes.domain.gateway_event import AccountChanged
 from hermes.domain.ids import AgentId
+from hermes.domain.safety.concealing import concealed_data
+from hermes.domain.turns.gateway_event import AccountChanged
 from hermes.entry.host import AdapterHost, HostState
 from hermes.state.settings.loader import LoadedSettings
 from hermes.state.store.writer import StoreFacts

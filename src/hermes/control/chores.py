@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from hermes.control.core import AgentUnavailable, GatewayCore
 from hermes.control.workers import Supervisor
+from hermes.domain.chats.rows import MediaItem
 from hermes.domain.clock import Clock
 from hermes.domain.ids import EVERY_AGENT, AgentId
 from hermes.domain.ports.store import Store
-from hermes.domain.rows import MediaItem
 
 log = logging.getLogger("hermes.upkeep")
 HOURLY = 3600.0

@@ -10,14 +10,14 @@ from msgspec import Struct, field
 from hermes.control.events import Events
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.workers import Supervisor
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
+from hermes.domain.chats.message import Attachment
+from hermes.domain.chats.rows import MediaItem
 from hermes.domain.clock import Clock
-from hermes.domain.concealing import NOTHING_CONCEALED, Concealing
 from hermes.domain.errors import UserError
-from hermes.domain.event import AgentEvent
 from hermes.domain.ids import AgentId
-from hermes.domain.message import Attachment
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import (
     Agent,
     CheckpointCare,
@@ -31,14 +31,14 @@ from hermes.domain.ports.agent import (
 from hermes.domain.ports.memory import MemoryProvider
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import JobWorld, Media, ProcessView
-from hermes.domain.references import Expansion
-from hermes.domain.rows import MediaItem
-from hermes.domain.session import FrozenPrompt, Session
+from hermes.domain.safety.concealing import NOTHING_CONCEALED, Concealing
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.settings import Profile
-from hermes.domain.toolbox import Toolbox
-from hermes.domain.turn import Turn
-from hermes.domain.usage import Usage
+from hermes.domain.tools.toolbox import Toolbox
+from hermes.domain.turns.event import AgentEvent
+from hermes.domain.turns.references import Expansion
+from hermes.domain.turns.session import FrozenPrompt, Session
+from hermes.domain.turns.turn import Turn
 
 TakeFile = Callable[[str, str], Awaitable[Attachment]]
 """Copies the file at a path of a session's world to where it is kept until it is sent; a `UserError` says why

@@ -1,4 +1,4 @@
-"""Events: one port through which whoever cares hears what has happened (`domain/gateway_event.py`).
+"""Events: one port through which whoever cares hears what has happened (`domain/turns/gateway_event.py`).
 
 Whoever emits does so after the commit and is never held up. A listener is called at once and must return at
 once; one that raises is logged and shown in health, and the others hear the event all the same. Whoever needs
@@ -13,8 +13,10 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 from typing import Any, TypeVar
 
 from hermes.control.workers import Supervisor
-from hermes.domain.event import Answered, Asked, Entry, Failed, Finished, Record, Stopped, UserSaid
-from hermes.domain.gateway_event import (
+from hermes.domain.chats.rows import OutState
+from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.turns.event import Answered, Asked, Entry, Failed, Finished, Record, Stopped, UserSaid
+from hermes.domain.turns.gateway_event import (
     DeliveryEnded,
     EventsMissed,
     GatewayEvent,
@@ -24,9 +26,7 @@ from hermes.domain.gateway_event import (
     TurnBegan,
     TurnEnded,
 )
-from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.rows import OutState
-from hermes.domain.turn import TurnState
+from hermes.domain.turns.turn import TurnState
 
 E = TypeVar("E", bound=GatewayEvent)
 LOOP = "events"

@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
-from hermes.domain.event import Entry, FeedItem, Live, ModelSaid, Notice, Reset, Snapshot, TextDelta
 from hermes.domain.ids import TurnId
-from hermes.domain.open_call import PIECE, OpenCall, Place
+from hermes.domain.turns.event import Entry, FeedItem, Live, ModelSaid, Notice, Reset, Snapshot, TextDelta
+from hermes.domain.turns.open_call import PIECE, OpenCall, Place
 
 _A_FEW = 8
 _REST_PER_WATCHER = 0.0002

@@ -37,22 +37,22 @@ from hermes.control.turn.stopping import stop_session, stop_turn
 from hermes.control.usage import count_usage
 from hermes.control.wiring import GatewayParts, WiredGateway
 from hermes.control.workers import TaskSet, end_tasks
-from hermes.domain.address import Address, Source
-from hermes.domain.command_line import CallerReply
-from hermes.domain.concealing import concealed
+from hermes.domain.chats.address import Address, Source
+from hermes.domain.chats.command_line import CallerReply
+from hermes.domain.chats.handoff import HandoffState
+from hermes.domain.chats.message import Attachment, Inbound
+from hermes.domain.chats.rows import OpenWork
 from hermes.domain.errors import UserError
-from hermes.domain.event import FeedItem
-from hermes.domain.gateway_event import SessionRemoved, TurnWoken
-from hermes.domain.handoff import HandoffState
 from hermes.domain.ids import EVERY_AGENT, AgentId, DeliveryId, SessionId, TurnId
-from hermes.domain.message import Attachment, Inbound
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import Media
-from hermes.domain.rows import OpenWork
-from hermes.domain.session import Session
+from hermes.domain.safety.concealing import concealed
 from hermes.domain.text import storable
-from hermes.domain.turn import Answer, AnswerResult, Turn
+from hermes.domain.turns.event import FeedItem
+from hermes.domain.turns.gateway_event import SessionRemoved, TurnWoken
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import Answer, AnswerResult, Turn
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.gateway")

@@ -9,8 +9,8 @@ from datetime import date, datetime, timedelta
 from msgspec import Struct
 
 from hermes.control.chores import HOURLY, Chore
+from hermes.domain.models.usage import CostStatus, UsageGroup, UsageSum, merged, total_of
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.usage import CostStatus, UsageGroup, UsageSum, merged, total_of
 
 LONGEST_REPORT = 3660
 BY = ("model", "agent", "person", "job", "role")

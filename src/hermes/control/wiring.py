@@ -36,9 +36,9 @@ from hermes.control.turn.compressing import BackgroundCompression
 from hermes.control.turn.inbound_files import AttachmentFetcher
 from hermes.control.turn.questions import QuestionExpiry
 from hermes.control.usage import counting
-from hermes.domain.capabilities import Capabilities
-from hermes.domain.gateway_event import CommandRun, TurnEnded
-from hermes.domain.session import RUN_SESSIONS
+from hermes.domain.chats.capabilities import Capabilities
+from hermes.domain.turns.gateway_event import CommandRun, TurnEnded
+from hermes.domain.turns.session import RUN_SESSIONS
 from hermes.domain.word import replace
 
 _MEGABYTE = 1024 * 1024

@@ -17,10 +17,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from hermes.domain.border import Border, contain, describe
+from hermes.domain.chats.rows import UnreadableTurn
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import Unreachable
-from hermes.domain.rows import UnreadableTurn
+from hermes.domain.system.border import Border, contain, describe
 from hermes.domain.text import one_line
 
 log = logging.getLogger("hermes.workers")

@@ -10,14 +10,14 @@ import msgspec
 
 from hermes.control.sessions.batches import ItemStanding, item_sessions, list_standings, session_of
 from hermes.control.sessions.submission import NotFound
-from hermes.domain.event import ModelSaid
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session
-from hermes.domain.tool import Tool
-from hermes.domain.toolbox import read_tool_list
-from hermes.domain.transcript import visible
-from hermes.domain.turn import NO_GUIDANCE
+from hermes.domain.tools.tool import Tool
+from hermes.domain.tools.toolbox import read_tool_list
+from hermes.domain.turns.event import ModelSaid
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.transcript import visible
+from hermes.domain.turns.turn import NO_GUIDANCE
 from hermes.entry.desk import OperatorDesk, operation
 from hermes.stream.faces.trajectory import make_trajectory
 

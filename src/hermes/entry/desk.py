@@ -32,22 +32,22 @@ from hermes.control.sessions.moving_in import move_in
 from hermes.control.sessions.retention import unused_sessions
 from hermes.control.sessions.submission import NotFound
 from hermes.control.usage import BY, LONGEST_REPORT, UsageQuery, UsageReport, count_usage
-from hermes.domain.address import Address, Source
-from hermes.domain.channels import Channel
-from hermes.domain.checkpoint import CheckpointView
+from hermes.domain.chats.address import Address, Source
+from hermes.domain.chats.channels import Channel
+from hermes.domain.chats.handoff import Handoff
+from hermes.domain.chats.message import Body
+from hermes.domain.chats.pairing import Account
+from hermes.domain.chats.rows import OutboxRow, SearchHit
 from hermes.domain.errors import UserError
-from hermes.domain.handoff import Handoff
 from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, AgentId, SessionId
-from hermes.domain.job import Job
-from hermes.domain.message import Body
-from hermes.domain.moving import MovedSession
-from hermes.domain.pairing import Account
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import OutboxRow, SearchHit
-from hermes.domain.session import Session, SessionFilter
 from hermes.domain.settings.live import SettingsReport
 from hermes.domain.text import one_line, storable
-from hermes.domain.tool import Grant
+from hermes.domain.tools.checkpoint import CheckpointView
+from hermes.domain.tools.tool import Grant
+from hermes.domain.turns.job import Job
+from hermes.domain.turns.moving import MovedSession
+from hermes.domain.turns.session import Session, SessionFilter
 from hermes.stream.wire.socket import WireEntry, entry_words
 
 T = TypeVar("T")

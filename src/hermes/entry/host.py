@@ -20,11 +20,11 @@ from typing import Protocol
 from msgspec import Struct
 
 from hermes.control.gateway import Gateway
-from hermes.domain.border import ForeignExit, contain
+from hermes.domain.chats.message import Inbound
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Lost, NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.message import Inbound
 from hermes.domain.ports.platform import Notices, Platform
+from hermes.domain.system.border import ForeignExit, contain
 
 log = logging.getLogger("hermes.host")
 LEASE_SECONDS = 60.0

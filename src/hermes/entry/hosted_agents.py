@@ -6,9 +6,9 @@ from __future__ import annotations
 from hermes.control.people.access import read_access_request
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.session import SessionFilter
 from hermes.domain.settings.settings import is_name
 from hermes.domain.text import one_line
+from hermes.domain.turns.session import SessionFilter
 from hermes.entry.desk import OperatorDesk, operation
 
 _PAGE = 200

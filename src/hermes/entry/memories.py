@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermes.control.people.memory import change_entry, entries_about, forget_person
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.memory import MemoryEntry
+from hermes.domain.knowledge.memory import MemoryEntry
 from hermes.domain.ports.store import Tx
 from hermes.entry.desk import OperatorDesk, operation
 

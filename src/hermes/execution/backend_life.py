@@ -10,10 +10,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from hermes.domain.border import Border, describe
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.ports.world import Backend, World
+from hermes.domain.system.border import Border, describe
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 

@@ -1,8 +1,8 @@
 """The operator's scripts, in the home's `scripts` folder: text in on standard input, text out.
 
 A script runs in its own process group, with an environment built from empty and the mark of a script
-(`domain/process_mark.py`). When its time is up it is killed with everything it started. What its output
-means is the caller's business."""
+(`domain/system/process_mark.py`). When its time is up it is killed with everything it started. What its
+output means is the caller's business."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SOURCES = str(Path(__file__).parents[2])
 # The mark must be there before the script's first word, and no program that every system has can set it.
 _START = (
     "import os, sys; sys.path.insert(0, sys.argv[1]); "
-    "from hermes.domain.process_mark import SCRIPT, step_down; step_down(SCRIPT)\n"
+    "from hermes.domain.system.process_mark import SCRIPT, step_down; step_down(SCRIPT)\n"
     "try: os.execvp(sys.argv[2], sys.argv[2:])\n"
     "except OSError as error: sys.exit(f'it cannot be started ({error.strerror})')"
 )

@@ -24,10 +24,17 @@ from msgspec import Struct, field
 from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import SessionTarget, Submission
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.chat_format import as_messages
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
-from hermes.domain.event import (
+from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId, new_session_id, new_turn_id
+from hermes.domain.models.usage import CostStatus, Usage
+from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.ports.store import Tx
+from hermes.domain.settings.settings import SCRIPT_DOOR
+from hermes.domain.text import one_line
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.chat_format import as_messages
+from hermes.domain.turns.event import (
     Asked,
     Entry,
     Failed,
@@ -41,16 +48,9 @@ from hermes.domain.event import (
     Verdict,
     usage_of,
 )
-from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId, new_session_id, new_turn_id
-from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, owner_of
-from hermes.domain.settings.settings import SCRIPT_DOOR
-from hermes.domain.text import one_line
-from hermes.domain.tool import ToolCall
-from hermes.domain.transcript import visible
-from hermes.domain.turn import CLIENT_GONE, Answer, TurnAction, TurnInput
-from hermes.domain.usage import CostStatus, Usage
+from hermes.domain.turns.session import Session, owner_of
+from hermes.domain.turns.transcript import visible
+from hermes.domain.turns.turn import CLIENT_GONE, Answer, TurnAction, TurnInput
 from hermes.domain.word import replace
 from hermes.script.engine import GatewayThread
 from hermes.script.messages import as_records, content_text

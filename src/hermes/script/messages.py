@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hermes.domain.errors import UserError
-from hermes.domain.event import ModelSaid, Record, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
-from hermes.domain.tool import ToolCall
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import ModelSaid, Record, ToolFinished, UserSaid
 
 
 def as_records(messages: Iterable[Mapping[str, Any]]) -> list[Record]:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypedDict
 
 from hermes.agent.models.choose import with_endpoint
 from hermes.app.agents.terminal_settings import check_terminal
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.agent import Provider
@@ -19,7 +19,7 @@ from hermes.domain.settings.fallback import FallbackEntry
 from hermes.domain.settings.manner import EFFORTS
 from hermes.domain.settings.providers import ProviderRouting
 from hermes.domain.settings.settings import HostedAgent, ModelSettings, Settings
-from hermes.domain.toolbox import ToolsetLimit
+from hermes.domain.tools.toolbox import ToolsetLimit
 from hermes.domain.word import field_names, is_word, replace
 from hermes.state.home.homes import agent_home, find_home
 from hermes.state.settings.loader import LoadedSettings, load_settings

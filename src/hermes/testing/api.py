@@ -20,7 +20,7 @@ from hermes.app.overrides import AppOverrides
 from hermes.domain.ports.agent import Provider
 from hermes.domain.ports.platform import Platform
 from hermes.domain.sse import SseEvent, SseParser
-from hermes.domain.tool import Tool
+from hermes.domain.tools.tool import Tool
 from hermes.entry.host import HostState
 from hermes.testing.backends import fake_probes
 from hermes.testing.model import ScriptedModel

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hermes.domain.event import TextDelta
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.tool import Tool, ToolContext, ToolResult
+from hermes.domain.tools.tool import Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import TextDelta
 from hermes.domain.word import replace
 from hermes.testing.model import last_words
 

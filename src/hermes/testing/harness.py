@@ -28,27 +28,27 @@ from hermes.control.people.routing import agent_chooser
 from hermes.control.turn.gates import gate_tool
 from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor
-from hermes.domain.address import Source, read_platform
+from hermes.domain.chats.address import Source, read_platform
+from hermes.domain.chats.message import Attachment
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId
-from hermes.domain.message import Attachment
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import Agent, ModelRequest
 from hermes.domain.ports.memory import MemoryProvider
 from hermes.domain.ports.models import ModelOption, pick_model
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import JobWorld, ProcessView
-from hermes.domain.references import Expansion
-from hermes.domain.session import FrozenPrompt, Session
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Profile, Settings, StreamingSettings
-from hermes.domain.tool import Tool
-from hermes.domain.toolbox import Limits, Toolbox
-from hermes.domain.turn import Turn
-from hermes.domain.usage import Usage
+from hermes.domain.tools.tool import Tool
+from hermes.domain.tools.toolbox import Limits, Toolbox
+from hermes.domain.turns.references import Expansion
+from hermes.domain.turns.session import FrozenPrompt, Session
+from hermes.domain.turns.turn import Turn
 from hermes.state.files.media import MediaFiles
 from hermes.state.files.outgoing import OutgoingFiles
 from hermes.state.store.writer import SqliteStore

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import JobId, SessionId
-from hermes.domain.job import ScriptReport
+from hermes.domain.turns.job import ScriptReport
 
 
 @dataclass(slots=True, kw_only=True)

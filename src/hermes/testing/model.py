@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from hermes.agent.context.digest import SUMMARISE
 from hermes.agent.context.tokens import fixed_tokens, tokens_of
 from hermes.domain.errors import FaultKind, HermesError, ModelFault
-from hermes.domain.event import Ending, TextDelta, ThoughtDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
-from hermes.domain.tool import ToolCall
-from hermes.domain.usage import Usage
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Ending, TextDelta, ThoughtDelta, ToolFinished, UserSaid
 from hermes.domain.word import replace
 
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import chain, repeat
 from typing import Any, Literal
 
-from hermes.domain.usage import Usage
+from hermes.domain.models.usage import Usage
 from hermes.domain.word import replace
 
 Json = dict[str, Any]

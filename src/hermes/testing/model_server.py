@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple, Self, TextIO, assert_never
 
 from aiohttp import web
 
-from hermes.domain.usage import Usage
+from hermes.domain.models.usage import Usage
 from hermes.testing.model_dialects import CHAT, DIALECTS, Dialect, Write
 from hermes.testing.model_script import (
     Call,

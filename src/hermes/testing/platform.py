@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
-from hermes.domain.address import Address, Source, SourceKind, read_platform
-from hermes.domain.capabilities import Capabilities, Flavour, Grade, MediaLimit, MenuEntry, MenuLimits
-from hermes.domain.ids import DeliveryId
-from hermes.domain.message import (
+from hermes.domain.chats.address import Address, Source, SourceKind, read_platform
+from hermes.domain.chats.capabilities import Capabilities, Flavour, Grade, MediaLimit, MenuEntry, MenuLimits
+from hermes.domain.chats.message import (
     Attachment,
     Body,
     Inbound,
@@ -20,6 +19,7 @@ from hermes.domain.message import (
     ReplyTo,
     deletion_of,
 )
+from hermes.domain.ids import DeliveryId
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.word import replace

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
+from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.errors import FaultKind, HermesError, ModelFault
-from hermes.domain.event import Ending, Entry, ModelSaid, Notice, TextDelta, ThoughtDelta, UserSaid
 from hermes.domain.ids import CallId, TurnId
-from hermes.domain.message import Attachment, MediaKind
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
-from hermes.domain.tool import Tool, ToolCall, ToolContext, ToolResult
-from hermes.domain.turn import EarlierMessage, Speaker
-from hermes.domain.usage import Usage
+from hermes.domain.tools.tool import Tool, ToolCall, ToolContext, ToolResult
+from hermes.domain.turns.event import Ending, Entry, ModelSaid, Notice, TextDelta, ThoughtDelta, UserSaid
+from hermes.domain.turns.turn import EarlierMessage, Speaker
 from hermes.domain.word import replace
 from hermes.testing.model_dialects import Dialect
 from hermes.testing.model_script import FAULTS, WORDS, Call, Fault, Pace, Reply, Script, Then, echo

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 from aiohttp import web
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
 from hermes.entry.kit.listener import stop_listening
 from hermes.testing.platform_suite import Fault, Testbed
 from hermes.testing.ports import free_port

@@ -9,11 +9,19 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
-from hermes.domain.tool import Approval, ChildTask, Clarification, ClientCall, Tool, ToolContext, ToolResult
-from hermes.domain.toolbox import Toolbox, ToolSource, tool_fault
+from hermes.domain.tools.tool import (
+    Approval,
+    ChildTask,
+    Clarification,
+    ClientCall,
+    Tool,
+    ToolContext,
+    ToolResult,
+)
+from hermes.domain.tools.toolbox import Toolbox, ToolSource, tool_fault
 
 PERSON = Source(address=Address(platform="fake", chat="1"), kind=SourceKind.PRIVATE, user="u1")
 _PATIENCE = 40.0

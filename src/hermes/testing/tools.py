@@ -8,13 +8,13 @@ from hermes.agent.danger.scope import CommandScope
 from hermes.agent.tools import make_tools
 from hermes.agent.tools.code import CodeRules
 from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall, SudoPassword
-from hermes.domain.channels import MessagingPort
+from hermes.domain.chats.channels import MessagingPort
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend
 from hermes.domain.ports.world import World as BackendWorld
-from hermes.domain.services import ToolServices
 from hermes.domain.settings.tool_limits import CodeExecution
-from hermes.domain.tool import (
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import (
     Approval,
     ApprovalPrompt,
     ChildTask,

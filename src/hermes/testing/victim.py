@@ -28,8 +28,8 @@ from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.agent import Provider
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.settings import DisplaySettings, Profile
-from hermes.domain.toolbox import Toolbox
-from hermes.domain.turn import BusyMode
+from hermes.domain.tools.toolbox import Toolbox
+from hermes.domain.turns.turn import BusyMode
 from hermes.state.files.media import MediaFiles
 from hermes.state.store.sqlite import StoreOptions
 from hermes.state.store.writer import SqliteStore

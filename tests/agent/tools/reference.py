@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hermes.agent.tools.registry import TOOLS, RegisteredTool
-from hermes.domain.tool import Effect
+from hermes.domain.tools.tool import Effect
 
 _EFFECTS = {
     Effect.READ: "repeats freely",

@@ -14,7 +14,7 @@ from hermes.agent.tools.registry import ApprovalCase, CommandRules
 from hermes.agent.tools.terminal import ask_after_outside
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend
-from hermes.domain.services import ToolServices
+from hermes.domain.tools.services import ToolServices
 
 SESSION = SessionId("s")
 

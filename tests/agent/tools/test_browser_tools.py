@@ -14,15 +14,15 @@ from hermes.agent.tools import make_tools
 from hermes.agent.tools.browser import _ask_on_page
 from hermes.agent.tools.registry import ApprovalCase, CommandRules
 from hermes.app.browser import AppBrowser, has_browser
+from hermes.domain.chats.message import Attachment
+from hermes.domain.chats.rows import MediaItem
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, CallId, SessionId
-from hermes.domain.message import Attachment
 from hermes.domain.ports.browser import Browser, PageView
 from hermes.domain.ports.world import Backend, Media
-from hermes.domain.rows import MediaItem
-from hermes.domain.services import ToolServices
 from hermes.domain.settings.browser import BrowserSettings
-from hermes.domain.tool import Effect, Tool, ToolCall, ToolContext
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import Effect, Tool, ToolCall, ToolContext
 from hermes.domain.word import replace
 from hermes.stream.fold.tool_lines import ProgressLevel, ToolLine, ToolState, chat_line, plain_line
 from hermes.testing.tool_suite import check_tool, tool_context

@@ -15,7 +15,7 @@ from hermes.agent.tools.script_module import first_line
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.settings.tool_limits import CodeExecution
-from hermes.domain.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tools.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
 from hermes.execution.process_tree import descendants
 from tests.agent.tools.test_tools import Bench
 

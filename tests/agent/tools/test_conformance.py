@@ -10,8 +10,8 @@ import pytest
 from hermes.agent.tools.registry import ToolInvocation, ToolRegistry
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import SessionId
-from hermes.domain.services import ToolServices
-from hermes.domain.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
 from hermes.domain.word import replace
 from hermes.testing.tool_suite import check_call, check_source, check_tool, tool_context
 from hermes.testing.tools import DELEGATE, world_tools

@@ -11,11 +11,11 @@ import pytest
 
 from hermes.agent.tools.registry import TOOLS
 from hermes.domain.errors import UserError
-from hermes.domain.event import Entry, ModelSaid, Record, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, CallId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session
-from hermes.domain.tool import Approval, ToolContext
+from hermes.domain.tools.tool import Approval, ToolContext
+from hermes.domain.turns.event import Entry, ModelSaid, Record, UserSaid
+from hermes.domain.turns.session import Session
 from hermes.domain.word import replace
 from hermes.state.store.tables.search import recall_from
 from hermes.state.store.writer import SqliteStore

@@ -13,8 +13,8 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.house import House
 from hermes.domain.ports.world import Backend
-from hermes.domain.services import ToolServices
-from hermes.domain.tool import Effect, Tool
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import Effect, Tool
 from hermes.execution.house import home_assistant
 from hermes.execution.house.home_assistant import HomeAssistantHouse
 from hermes.testing.tool_suite import check_tool, tool_context

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from hermes.app.jobs import job_tool
+from hermes.domain.chats.rows import SearchHit
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
-from hermes.domain.rows import SearchHit
-from hermes.domain.tool import Tool, ToolContext
+from hermes.domain.tools.tool import Tool, ToolContext
 from hermes.testing.backends import fixed_scope, local_backend
 from hermes.testing.harness import Journey
 from hermes.testing.tools import tool_services, tools_of

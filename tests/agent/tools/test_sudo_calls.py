@@ -13,13 +13,13 @@ from hermes.agent.danger.scope import CommandScope
 from hermes.app.agents.sudo import VARIABLE, SudoPasswords
 from hermes.control.turn import passwords
 from hermes.control.turn.passwords import PasswordDesk
-from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
+from hermes.domain.chats.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.ports.world import Boundary, Command, CommandResult
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.settings import Settings
-from hermes.domain.tool import ToolContext, ToolResult
+from hermes.domain.tools.tool import ToolContext, ToolResult
 from hermes.domain.word import replace
 from hermes.state.settings.secrets import Secrets
 from hermes.testing.backends import fixed_scope, local_backend

@@ -13,11 +13,11 @@ import pytest
 
 from hermes.agent.danger.scope import CommandScope
 from hermes.agent.tools.registry import TOOLS, toolsets
+from hermes.domain.chats.rows import SearchHit
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.ports.world import FileView, FolderRules, ProcessView
-from hermes.domain.rows import SearchHit
-from hermes.domain.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tools.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
 from hermes.testing.backends import fixed_scope, local_backend
 from hermes.testing.tools import tool_services, tools_of
 from tests.agent.tools.reference import tools_page

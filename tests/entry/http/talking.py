@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from hermes.domain.event import Entry, Failed, Finished, Stopped, UserSaid
 from hermes.domain.ids import SessionId
-from hermes.domain.session import Session
 from hermes.domain.sse import SseEvent
+from hermes.domain.turns.event import Entry, Failed, Finished, Stopped, UserSaid
+from hermes.domain.turns.session import Session
 from hermes.testing.api import ApiWorld
 
 CHAT = "/v1/chat/completions"

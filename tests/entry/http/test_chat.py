@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from hermes.agent.models.formats.chat_completions.request import encode_messages
+from hermes.domain.chats.message import MediaKind
 from hermes.domain.errors import Refused
-from hermes.domain.event import Ending, Finished, Stopped
 from hermes.domain.ids import SessionId
-from hermes.domain.message import MediaKind
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.turn import Speaker, Turn
+from hermes.domain.turns.event import Ending, Finished, Stopped
+from hermes.domain.turns.turn import Speaker, Turn
 from hermes.domain.word import replace
 from hermes.entry.http.site.headers import TELLING
 from hermes.testing.api import ApiWorld

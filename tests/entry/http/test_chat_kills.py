@@ -15,9 +15,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from hermes.domain.event import Entry, Finished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.sse import SseParser
+from hermes.domain.turns.event import Entry, Finished, UserSaid
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.ports import free_port

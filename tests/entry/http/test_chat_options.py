@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.call_options import CallOptions, JsonAnswer
-from hermes.domain.event import Ending, ToolFinished
+from hermes.domain.models.call_options import CallOptions, JsonAnswer
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.turns.event import Ending, ToolFinished
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, say
 from tests.entry.http.talking import CHAT, chunks, words

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.event import Finished, Stopped, ToolFinished
 from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.tool import ToolCall
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Finished, Stopped, ToolFinished
 from hermes.testing.api import ApiWorld, Heard
 from hermes.testing.model import Say, ScriptedModel, say
 from hermes.testing.tools import world_tools

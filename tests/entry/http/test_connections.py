@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from hermes.admin.process.run import _raise_file_limit
-from hermes.domain.event import TextDelta
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
+from hermes.domain.turns.event import TextDelta
 from hermes.testing.api import KEY, ApiWorld
 from tests.entry.http.talking import CHAT, content, words
 

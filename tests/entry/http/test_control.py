@@ -18,9 +18,9 @@ import pytest
 from hermes.admin.process.home_files import GATEWAY, hold_home
 from hermes.admin.process.running import RunningGateway, find_running
 from hermes.domain.errors import UserError
-from hermes.domain.event import Entry, FeedItem, Finished
 from hermes.domain.ids import MAIN_AGENT, TurnId
-from hermes.domain.turn import Turn
+from hermes.domain.turns.event import Entry, FeedItem, Finished
+from hermes.domain.turns.turn import Turn
 from hermes.domain.word import replace
 from hermes.entry.http.api import load_resources
 from hermes.entry.http.site.endpoint import LOCAL_ROUTES, ROUTES

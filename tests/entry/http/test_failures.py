@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import Failed, FaultCause, Stopped, ToolFinished
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.agent import ModelPiece, ModelRequest
+from hermes.domain.turns.event import Failed, FaultCause, Stopped, ToolFinished
 from hermes.entry.http.ask import turns
 from hermes.entry.http.site import streams
 from hermes.stream.fold.failures import failure_facts

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.control.workers import MOST_FAILURES
-from hermes.domain.rows import OpenWork
+from hermes.domain.chats.rows import OpenWork
 from hermes.entry.http.api import health
 from hermes.entry.http.api.health import MOST_WAITING, run_checks
 from hermes.testing.api import ApiWorld

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.event import Finished
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.turns.event import Finished
 from hermes.testing.api import ApiWorld, Heard
 from hermes.testing.model import Say, ScriptedModel, call, say
 from hermes.testing.tools import world_tools

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.turns.event import ToolFinished, UserSaid
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, last_words, say
 from hermes.testing.tools import world_tools

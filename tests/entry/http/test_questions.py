@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Answered, Finished, UserSaid, Verdict
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, CallId
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import TurnInput
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Answered, Finished, UserSaid, Verdict
+from hermes.domain.turns.turn import TurnInput
 from hermes.domain.word import replace
 from hermes.entry.http.ask.messages import SEE_PICTURE
 from hermes.testing.api import ApiWorld

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain import process_mark as mark
-from hermes.domain.hooks import Hook
 from hermes.domain.ports.world import Command
-from hermes.domain.process_rank import RIGHTS, Rank
+from hermes.domain.system import process_mark as mark
+from hermes.domain.system.hooks import Hook
+from hermes.domain.system.process_rank import RIGHTS, Rank
 from hermes.entry.http.api import load_resources
 from hermes.entry.http.site import owner_socket as peers
 from hermes.entry.http.site.endpoint import LOCAL_ROUTES, ROUTES

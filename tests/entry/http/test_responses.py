@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.call_options import NO_OPTIONS, CallOptions, JsonAnswer
 from hermes.domain.errors import FaultKind, ModelFault, UserError
-from hermes.domain.event import Ending, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
+from hermes.domain.models.call_options import NO_OPTIONS, CallOptions, JsonAnswer
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import Speaker, TurnState
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Ending, ToolFinished, UserSaid
+from hermes.domain.turns.turn import Speaker, TurnState
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, last_words, say
 from hermes.testing.tools import world_tools

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
-from hermes.domain.event import TextDelta, ToolFinished
+from hermes.domain.chats.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, CallId, TurnId
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import TurnInput
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import TextDelta, ToolFinished
+from hermes.domain.turns.turn import TurnInput
 from hermes.entry.http.site.admission import OWNER, Principal
 from hermes.entry.http.site.run_limits import RunLimits
 from hermes.testing.api import ApiWorld, Heard

@@ -12,12 +12,12 @@ import pytest
 
 from hermes.control.sessions.repeats import id_for
 from hermes.control.sessions.submission import SessionTarget, Submission
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.sse import SseEvent
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import BusyMode, TurnInput
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.turn import BusyMode, TurnInput
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, last_words, say
 from hermes.testing.tools import world_tools

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hermes.domain.event import TextDelta
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.sse import SseParser
+from hermes.domain.turns.event import TextDelta
 from hermes.entry.http.site import streams
 from hermes.entry.http.site.free_memory import FreeMemory
 from hermes.testing.api import KEY, ApiWorld

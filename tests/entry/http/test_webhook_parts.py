@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.word import replace
 from hermes.entry.http.site.errors import ApiError

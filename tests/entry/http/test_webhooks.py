@@ -19,16 +19,16 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.event import ToolFinished
 from hermes.domain.ids import MAIN_AGENT, AgentId, CallId
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import Cause, TurnState
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import ToolFinished
+from hermes.domain.turns.turn import Cause, TurnState
 from hermes.entry.host import HostState
 from hermes.entry.platforms.github.adapter import GithubAdapter
 from hermes.state.files.subscriptions import change

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from hermes.control.commands.registry import COMMANDS, CommandCall, CommandReply, CommandRequest, SlashCommand
-from hermes.domain.command_line import CallerReply
+from hermes.domain.chats.command_line import CallerReply
 from hermes.domain.ids import SessionId
 from hermes.entry.terminal.door import ResumedSession, SessionChoice, TerminalState, Visit
 from hermes.entry.terminal.remote import GatewayConnection, enter_remote

@@ -15,8 +15,8 @@ from subprocess import DEVNULL, PIPE
 import pytest
 
 from hermes.admin.process.home_files import LockHolder, home_holder, read_state
-from hermes.domain.event import Finished, ToolStarted
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.turns.event import Finished, ToolStarted
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.sqlite import StoreOptions
 from hermes.state.store.writer import SqliteStore

@@ -10,10 +10,10 @@ import pytest
 
 from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
-from hermes.domain.address import Address
-from hermes.domain.gateway_event import HandoffCompleted
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.rows import OpenWork
 from hermes.domain.ids import MAIN_AGENT, SessionId
-from hermes.domain.rows import OpenWork
+from hermes.domain.turns.gateway_event import HandoffCompleted
 from hermes.entry.terminal.usage import LINGER_SECONDS, GatewayUse
 from hermes.testing.clock import FakeClock
 from hermes.testing.model import ScriptedModel

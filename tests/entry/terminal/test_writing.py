@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.domain.event import Asked, QuestionKind, Verdict
 from hermes.domain.ids import QuestionId
 from hermes.domain.text import width
+from hermes.domain.turns.event import Asked, QuestionKind, Verdict
 from hermes.entry.terminal.editor import MOST, Editor, LineEnd, LineHistory
 from hermes.entry.terminal.keyboard import KeyReader, NamedKey, Press, TypedText
 from hermes.entry.terminal.talk import ParsedAnswer, how_to_answer, read_answer, refusal

@@ -17,10 +17,10 @@ from pathlib import Path
 import aiohttp
 import nio
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Attachment, Body, Button, MediaKind
 from hermes.domain.errors import HermesError
-from hermes.domain.message import Attachment, Body, Button, MediaKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.matrix.adapter import UNVERIFIED, MatrixAdapter

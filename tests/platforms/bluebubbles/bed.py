@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from hermes.domain.address import Address
-from hermes.domain.message import Inbound, MediaKind, media_kind
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Inbound, MediaKind, media_kind
 from hermes.entry.platforms.bluebubbles.adapter import BlueBubblesAdapter
 from hermes.entry.platforms.bluebubbles.convert import TAPBACKS, BlueBubblesIdentity, to_inbounds
 from hermes.entry.platforms.bluebubbles.manifest import MANIFEST

@@ -8,9 +8,9 @@ import time
 import aiohttp
 import pytest
 
-from hermes.domain.address import Address, SourceKind
+from hermes.domain.chats.address import Address, SourceKind
+from hermes.domain.chats.message import Body, InboundKind, MediaKind, Receipt
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
-from hermes.domain.message import Body, InboundKind, MediaKind, Receipt
 from hermes.entry.platforms.bluebubbles import convert
 from hermes.testing.platform_suite import CHECKS, Check, Does, Inboxes, conform, running, until
 from tests.platforms.bluebubbles.bed import ME, BlueBubblesBed, RingingBed

@@ -7,8 +7,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from hermes.domain.address import Address
-from hermes.domain.message import Inbound
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Inbound
 from hermes.entry.platforms.dingtalk.adapter import DingTalkAdapter
 from hermes.entry.platforms.dingtalk.convert import to_inbounds
 from hermes.entry.platforms.dingtalk.manifest import MANIFEST

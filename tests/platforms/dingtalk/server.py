@@ -18,7 +18,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hermes.domain.message import MediaKind
+from hermes.domain.chats.message import MediaKind
 from hermes.testing.platform_suite import Fault
 from hermes.testing.served import FakeRefusal, Handler, Route, ServedFake
 from tests.platforms.dingtalk.samples import ROBOT, TOPIC, frame

@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from hermes.domain.address import Address
-from hermes.domain.message import Inbound, MediaKind, media_kind
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Inbound, MediaKind, media_kind
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.word import replace
 from hermes.entry.platforms.discord.adapter import DiscordAdapter

@@ -16,10 +16,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from hermes.domain.address import Address
-from hermes.domain.capabilities import MenuEntry
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.capabilities import MenuEntry
+from hermes.domain.chats.message import Attachment, Body, Button, MediaKind
 from hermes.domain.errors import Refused, Unreachable
-from hermes.domain.message import Attachment, Body, Button, MediaKind
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.testing.platform_suite import Does, Inboxes, running, until

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.address import Address, SourceKind
+from hermes.domain.chats.address import Address, SourceKind
+from hermes.domain.chats.message import Attachment, Body, Button, Inbound, MediaKind, Receipt
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.event import UserSaid
-from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, Receipt
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import StreamingSettings
+from hermes.domain.turns.event import UserSaid
 from hermes.domain.word import replace
 from hermes.entry.platforms.discord import channels
 from hermes.entry.platforms.discord.adapter import DiscordAdapter

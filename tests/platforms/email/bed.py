@@ -14,8 +14,8 @@ from email.message import EmailMessage
 from email.policy import SMTP, default
 from typing import Any
 
-from hermes.domain.address import Address
-from hermes.domain.message import Inbound, media_kind
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Inbound, media_kind
 from hermes.domain.ports.platform import Accept
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.convert import EmailIdentity, MailLocation, read_mail

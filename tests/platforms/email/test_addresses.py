@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body
 from hermes.domain.errors import Refused
-from hermes.domain.message import Body
 from hermes.entry.platforms.email.addresses import canonical, readable
 from hermes.entry.platforms.email.convert import MailLocation, read_mail
 from hermes.testing.platform_suite import Inboxes, running, until

@@ -13,10 +13,10 @@ from email.policy import default
 
 import pytest
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Attachment, Body, Inbound, MediaKind
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.event import Verdict
-from hermes.domain.message import Attachment, Body, Inbound, MediaKind
+from hermes.domain.turns.event import Verdict
 from hermes.entry.platforms.email.convert import EmailIdentity, MailLocation, ParsedMail, file_in, read_mail
 from hermes.entry.platforms.email.words import html_to_text, split_quote
 from hermes.stream.fold.questions import read_word

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.adapter import AdapterContext
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.message import Body
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
-from hermes.domain.message import Body
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.email.imap import ImapConnection, MailLogin

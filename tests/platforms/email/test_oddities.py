@@ -9,9 +9,9 @@ from email.policy import default
 
 import pytest
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Source
-from hermes.domain.message import Body, Inbound
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Source
+from hermes.domain.chats.message import Body, Inbound
 from hermes.domain.word import replace
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.convert import MailLocation, ParsedMail, file_in, read_mail

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Source
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings

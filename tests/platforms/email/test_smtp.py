@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from hermes.domain.chats.message import Attachment, Body, MediaKind
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
-from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.entry.platforms.email import smtp
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.compose import message_id

@@ -7,8 +7,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from hermes.domain.address import Address
-from hermes.domain.message import Inbound, ReplyTo
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Inbound, ReplyTo
 from hermes.entry.platforms.feishu.adapter import FeishuAdapter
 from hermes.entry.platforms.feishu.convert import FeishuIdentity, to_inbounds
 from hermes.entry.platforms.feishu.manifest import MANIFEST

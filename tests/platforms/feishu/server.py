@@ -22,7 +22,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from hermes.domain.message import MediaKind
+from hermes.domain.chats.message import MediaKind
 from hermes.entry.kit.crypto import cbc_sealed
 from hermes.entry.platforms.feishu.socket import FeishuFrame
 from hermes.testing.platform_suite import Fault

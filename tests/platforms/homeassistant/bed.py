@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address
-from hermes.domain.message import Inbound
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Inbound
 from hermes.domain.word import replace
 from hermes.entry.platforms.homeassistant.adapter import HomeAssistantAdapter
 from hermes.entry.platforms.homeassistant.convert import HomeIdentity, to_inbounds

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.address import Address, SourceKind
+from hermes.domain.chats.address import Address, SourceKind
+from hermes.domain.chats.message import Body
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.message import Body
 from hermes.entry.platforms.homeassistant import convert
 from hermes.testing.platform_suite import CHECKS, Check, Does, Inboxes, conform, hosted, running, until
 from tests.platforms.homeassistant.bed import ME, HomeBed

@@ -16,9 +16,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body
 from hermes.domain.errors import NeedsLogin, Refused, UserError
-from hermes.domain.message import Body
 from hermes.execution.house.home_assistant import HomeAssistantHouse
 from hermes.testing.platform_suite import Inboxes, running, until
 from hermes.testing.ports import free_port

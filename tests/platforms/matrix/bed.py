@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hermes.domain.address import Address, Source
-from hermes.domain.message import Inbound, MediaKind
+from hermes.domain.chats.address import Address, Source
+from hermes.domain.chats.message import Inbound, MediaKind
 from hermes.domain.word import replace
 from hermes.entry.platforms.matrix.adapter import MatrixAdapter
 from hermes.entry.platforms.matrix.convert import BUTTONS, KEYS, VOICE, Room, to_inbounds

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 from yarl import URL
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
 from hermes.testing.ports import free_port
 from tests.foreign.environments import python_of
 from tests.platforms.matrix.bed import MatrixBed

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from hermes.domain.chats.message import Attachment, Body, MediaKind
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.entry.platforms.matrix.api import MatrixClient
 from hermes.testing.platform_suite import Does, Inboxes, hosted, running, until
 from tests.platforms.matrix.bed import MatrixBed

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes.control.outbound.answers import REPEAT_MARK
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.word import replace

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body
 from hermes.domain.errors import Unreachable
-from hermes.domain.message import Body
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.matrix.manifest import MANIFEST
 from hermes.testing.harness import Journey, open_settings

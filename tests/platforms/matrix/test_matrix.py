@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address, SourceKind
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address, SourceKind
+from hermes.domain.chats.message import Attachment, Body, Button, Inbound, InboundKind, MediaKind
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.message import Attachment, Body, Button, Inbound, InboundKind, MediaKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.word import replace

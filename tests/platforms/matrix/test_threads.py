@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.address import Address, SourceKind
-from hermes.domain.message import Body
+from hermes.domain.chats.address import Address, SourceKind
+from hermes.domain.chats.message import Body
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.platform_suite import Inboxes, running, until

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body
 from hermes.domain.errors import Refused
-from hermes.domain.message import Body
 from hermes.testing.platform_suite import Inboxes, running, until
 from tests.platforms.matrix import upgrades
 from tests.platforms.matrix.bed import MatrixBed

@@ -9,9 +9,9 @@ import pytest
 
 from hermes.app.accounts import DeclaredAccount, welcome
 from hermes.control.people.access import AccessRequest, decide
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.pairing import Account, PairedUser
 from hermes.domain.clock import SystemClock
-from hermes.domain.pairing import Account, PairedUser
 from hermes.entry.platforms.matrix.convert import Room, to_inbounds
 from hermes.entry.platforms.matrix.manifest import MANIFEST
 from hermes.state.settings.loader import load_settings

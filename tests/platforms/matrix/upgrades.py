@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hermes.control.outbound.sending import OutboundMessage
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body
 from hermes.domain.errors import Refused
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.message import Body
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.word import replace
 from hermes.testing.clock import QuickClock

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from hermes.domain.address import Address
-from hermes.domain.message import Inbound, MediaKind
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Inbound, MediaKind
 from hermes.domain.ports.platform import Accept
 from hermes.entry.platforms.mattermost.adapter import MattermostAdapter
 from hermes.entry.platforms.mattermost.convert import (

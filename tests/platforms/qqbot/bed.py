@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from hermes.domain.address import Address
-from hermes.domain.message import Body, Inbound, MediaKind, Receipt
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body, Inbound, MediaKind, Receipt
 from hermes.entry.platforms.qqbot.adapter import QQAdapter
 from hermes.entry.platforms.qqbot.convert import to_inbounds
 from hermes.entry.platforms.qqbot.manifest import MANIFEST

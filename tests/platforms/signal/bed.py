@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address
-from hermes.domain.message import Inbound, MediaKind
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Inbound, MediaKind
 from hermes.domain.word import replace
 from hermes.entry.platforms.signal.adapter import SignalAdapter
 from hermes.entry.platforms.signal.convert import SignalIdentity, message_ref, read_ref, to_inbounds

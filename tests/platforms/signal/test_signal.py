@@ -6,9 +6,9 @@ import contextlib
 
 import pytest
 
-from hermes.domain.address import Address, SourceKind
+from hermes.domain.chats.address import Address, SourceKind
+from hermes.domain.chats.message import SLOWEST_BYTES, Attachment, Body, InboundKind, MediaKind, Receipt
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.message import SLOWEST_BYTES, Attachment, Body, InboundKind, MediaKind, Receipt
 from hermes.entry.platforms.signal import convert
 from hermes.entry.platforms.signal.manifest import MANIFEST
 from hermes.testing.platform_suite import CHECKS, Check, Does, Fault, Inboxes, conform, hosted, running, until

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from hermes.domain.address import Address
-from hermes.domain.message import Inbound, media_kind
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Inbound, media_kind
 from hermes.domain.ports.platform import Accept
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.compose import emoji_told

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.capabilities import MenuEntry
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.capabilities import MenuEntry
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings

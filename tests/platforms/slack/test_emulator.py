@@ -13,11 +13,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address, SourceKind
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address, SourceKind
+from hermes.domain.chats.message import Attachment, Body, Button, MediaKind, Receipt
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import NeedsLogin, Refused
-from hermes.domain.message import Attachment, Body, Button, MediaKind, Receipt
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.word import replace

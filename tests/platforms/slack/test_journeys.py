@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, echo, obedient

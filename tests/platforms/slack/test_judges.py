@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.message import Attachment, Body, Button, MediaKind
+from hermes.domain.chats.message import Attachment, Body, Button, MediaKind
 from hermes.domain.word import replace
 from hermes.testing.platform_suite import Does, Fault, Inboxes, hosted, running, until
 from hermes.testing.ports import free_port

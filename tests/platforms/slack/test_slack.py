@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from hermes.domain.address import Address, SourceKind
+from hermes.domain.chats.address import Address, SourceKind
+from hermes.domain.chats.message import Inbound, InboundKind, MediaKind
 from hermes.domain.errors import NeedsLogin, Unreachable
-from hermes.domain.message import Inbound, InboundKind, MediaKind
 from hermes.domain.word import replace
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.catch_up import OVERLAP, WEEK, SlackCursor

@@ -10,13 +10,13 @@ import pytest
 
 from hermes.control.feed import Feed
 from hermes.control.outbound.delivery import ActivityIndicator
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
-from hermes.domain.message import Body
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.settings import Settings
-from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
+from hermes.domain.turns.turn import Cause, ReplyPlace, Turn, TurnInput
 from hermes.domain.word import replace
 from hermes.entry.platforms.slack import adapter, status
 from hermes.entry.platforms.slack.convert import is_farewell, new_name

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body, Button
 from hermes.domain.errors import HermesError, Unreachable
-from hermes.domain.message import Body, Button
 from hermes.domain.word import replace
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.testing.harness import Journey

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from hermes.domain.address import Address
-from hermes.domain.message import Inbound, MediaKind, media_kind
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Inbound, MediaKind, media_kind
 from hermes.entry.platforms.sms.adapter import SmsAdapter
 from hermes.entry.platforms.sms.convert import SmsIdentity, to_inbounds
 from hermes.entry.platforms.sms.manifest import MANIFEST

@@ -14,9 +14,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body, InboundKind
 from hermes.domain.errors import NeedsLogin
-from hermes.domain.message import Body, InboundKind
 from hermes.testing.platform_suite import Inboxes, running, until
 from hermes.testing.ports import free_port
 from tests.foreign.environments import ROOT, node, python_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import aiohttp
 import pytest
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Attachment, Body, InboundKind, MediaKind
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.message import Attachment, Body, InboundKind, MediaKind
 from hermes.entry.platforms.sms import convert
 from hermes.entry.platforms.sms.manifest import MANIFEST
 from hermes.testing.platform_suite import CHECKS, Check, Does, Inboxes, conform, running, until

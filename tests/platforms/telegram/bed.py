@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from hermes.domain.address import Address
-from hermes.domain.message import Inbound, MediaKind
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Inbound, MediaKind
 from hermes.domain.word import replace
 from hermes.entry.platforms.telegram.adapter import TelegramAdapter
 from hermes.entry.platforms.telegram.convert import TelegramIdentity, to_inbounds

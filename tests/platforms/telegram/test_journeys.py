@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from hermes.control.outbound.sending import OutboundMessage
+from hermes.domain.chats.message import Attachment, Body, MediaKind
+from hermes.domain.chats.rows import OutState
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.message import Attachment, Body, MediaKind
-from hermes.domain.rows import OutState
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import StreamingSettings
 from hermes.domain.word import replace

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.address import Address
-from hermes.domain.capabilities import MenuEntry
-from hermes.domain.message import Attachment, Body, Button, MediaKind
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.capabilities import MenuEntry
+from hermes.domain.chats.message import Attachment, Body, Button, MediaKind
 from hermes.domain.word import replace
 from hermes.testing.platform_suite import Does, Fault, Inboxes, running, until
 from tests.foreign.environments import ROOT, python_of

@@ -11,11 +11,11 @@ import aiohttp
 import pytest
 
 from hermes.control.commands.menu import menu_entries
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address, SourceKind
-from hermes.domain.capabilities import MenuEntry
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address, SourceKind
+from hermes.domain.chats.capabilities import MenuEntry
+from hermes.domain.chats.message import Attachment, Body, Button, Inbound, InboundKind, MediaKind, Receipt
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.message import Attachment, Body, Button, Inbound, InboundKind, MediaKind, Receipt
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import QuickCommand, Settings

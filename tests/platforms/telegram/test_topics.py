@@ -12,11 +12,11 @@ import pytest
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.outbound.sending import OutboundMessage
 from hermes.control.outbound.targets import NamedTopics, find_topic
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body
+from hermes.domain.chats.rows import OutState
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.message import Body
 from hermes.domain.ports.platform import Platform
-from hermes.domain.rows import OutState
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.word import replace
 from hermes.testing.harness import Journey

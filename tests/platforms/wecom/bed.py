@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from hermes.domain.address import Address
-from hermes.domain.message import Inbound
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Inbound
 from hermes.entry.platforms.wecom.adapter import WeComAdapter
 from hermes.entry.platforms.wecom.convert import to_inbounds
 from hermes.entry.platforms.wecom.manifest import MANIFEST

@@ -19,7 +19,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hermes.domain.message import MediaKind
+from hermes.domain.chats.message import MediaKind
 from hermes.entry.kit.crypto import cbc_sealed
 from hermes.testing.platform_suite import Fault
 from hermes.testing.served import Route, ServedFake

@@ -6,10 +6,10 @@ import base64
 
 import pytest
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address, SourceKind
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address, SourceKind
+from hermes.domain.chats.message import Attachment, Body, Inbound, MediaKind
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
-from hermes.domain.message import Attachment, Body, Inbound, MediaKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.wecom.adapter import WeComAdapter

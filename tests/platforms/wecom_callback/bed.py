@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from hermes.domain.address import Address
-from hermes.domain.message import Inbound
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Inbound
 from hermes.entry.platforms.wecom_callback.adapter import WeComCallbackAdapter
 from hermes.entry.platforms.wecom_callback.convert import to_inbounds
 from hermes.entry.platforms.wecom_callback.manifest import MANIFEST

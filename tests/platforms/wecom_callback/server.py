@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 import aiohttp
 from aiohttp import web
 
-from hermes.domain.message import MediaKind
+from hermes.domain.chats.message import MediaKind
 from hermes.entry.kit.crypto import cbc_sealed
 from hermes.entry.platforms.wecom_callback.convert import signature
 from hermes.testing.platform_suite import Fault

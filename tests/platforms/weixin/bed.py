@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address
-from hermes.domain.message import Body, Inbound, Receipt
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body, Inbound, Receipt
 from hermes.domain.word import replace
 from hermes.entry.platforms.weixin.adapter import WeixinAdapter
 from hermes.entry.platforms.weixin.convert import to_inbounds

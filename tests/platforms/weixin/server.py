@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from hermes.domain.message import MediaKind
+from hermes.domain.chats.message import MediaKind
 from hermes.entry.kit.crypto import ecb_opened, ecb_sealed
 from hermes.testing.platform_suite import Fault
 from hermes.testing.served import FakeRefusal, Handler, Route, ServedFake

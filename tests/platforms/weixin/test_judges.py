@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from hermes.domain.message import MediaKind
+from hermes.domain.chats.message import MediaKind
 from hermes.testing.platform_suite import Does
 from tests.foreign.environments import ROOT, python_of
 from tests.platforms.weixin.bed import WeixinBed

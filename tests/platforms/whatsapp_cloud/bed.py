@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from hermes.domain.address import Address
-from hermes.domain.message import Inbound, MediaKind
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Inbound, MediaKind
 from hermes.entry.platforms.whatsapp_cloud.adapter import PATH, WhatsAppCloudAdapter
 from hermes.entry.platforms.whatsapp_cloud.convert import WhatsAppIdentity, to_inbounds
 from hermes.entry.platforms.whatsapp_cloud.manifest import MANIFEST

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.message import Attachment, Body, Button, MediaKind, Receipt
+from hermes.domain.chats.message import Attachment, Body, Button, MediaKind, Receipt
 from hermes.testing.platform_suite import Fault, Inboxes, running
 from tests.foreign.environments import ROOT, python_of
 from tests.platforms.whatsapp_cloud.bed import WhatsAppBed

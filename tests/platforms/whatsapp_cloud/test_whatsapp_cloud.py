@@ -10,9 +10,9 @@ import mimetypes
 import aiohttp
 import pytest
 
-from hermes.domain.address import Address, SourceKind
+from hermes.domain.chats.address import Address, SourceKind
+from hermes.domain.chats.message import Attachment, Body, Button, InboundKind, MediaKind, Receipt
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
-from hermes.domain.message import Attachment, Body, Button, InboundKind, MediaKind, Receipt
 from hermes.entry.platforms.whatsapp_cloud import compose, convert
 from hermes.entry.platforms.whatsapp_cloud.adapter import WhatsAppAnswer, WhatsAppCloudAdapter
 from hermes.entry.platforms.whatsapp_cloud.manifest import AS_TEXT, MANIFEST

@@ -19,7 +19,7 @@ from hermes.admin.batch.run_files import BatchManifest, DatasetItem
 from hermes.control.sessions.batches import BatchItem, ItemStanding
 from hermes.domain.errors import UserError
 from hermes.domain.ids import TurnId
-from hermes.domain.turn import TurnState
+from hermes.domain.turns.turn import TurnState
 from hermes.entry.terminal.door import GatewayGone, TerminalState
 from hermes.entry.terminal.remote import GatewayConnection, RemoteDoor
 

@@ -11,7 +11,7 @@ from typing import Any
 from hermes.admin.batch.distributions import choose_toolsets, read_distribution
 from hermes.admin.batch.run_files import RunFiles
 from hermes.control.sessions.batches import ItemStanding
-from hermes.domain.turn import TurnState
+from hermes.domain.turns.turn import TurnState
 from hermes.entry.batches import ItemSample
 from hermes.state.home.textfile import replace_text
 

@@ -15,10 +15,10 @@ from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column, dash
 from hermes.agent.models.login.oauth import LoginTokens, request_code, wait_for_tokens
 from hermes.agent.models.login.services import LOGINS, DeviceLogin, claims_of
-from hermes.domain.credential import Credential, CredentialKind
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.providers import CUSTOM, PROVIDERS, ProviderAuth, find_provider
+from hermes.domain.models.credential import Credential, CredentialKind
+from hermes.domain.models.providers import CUSTOM, PROVIDERS, ProviderAuth, find_provider
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.settings import AUTO
 from hermes.domain.text import closest, list_some, one_line

@@ -29,7 +29,7 @@ from hermes.control.sessions.batches import MOST_ITEMS, ItemStanding
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.text import one_line
-from hermes.domain.turn import TurnState
+from hermes.domain.turns.turn import TurnState
 from hermes.entry.batches import delete_items, item_sample, list_items
 from hermes.entry.terminal.remote import GatewayConnection
 from hermes.state.settings.loader import load_settings

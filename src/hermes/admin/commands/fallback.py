@@ -12,7 +12,7 @@ from hermes.admin.shell.changing import DRY_RUN, apply_change
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare, number_to
 from hermes.admin.shell.output import Column, dash
 from hermes.domain.errors import UserError
-from hermes.domain.providers import split_model
+from hermes.domain.models.providers import split_model
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.loader import load_settings
 from hermes.state.settings.whole_changes import plan_change, section_of

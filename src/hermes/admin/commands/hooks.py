@@ -16,7 +16,7 @@ from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.output import Column
 from hermes.control.hooks.dispatch import read_ruling
 from hermes.domain.errors import Unreachable, UserError
-from hermes.domain.hooks import EVENTS, SELECT_AGENT, Hook, HookRunner, is_asked, is_event
+from hermes.domain.system.hooks import EVENTS, SELECT_AGENT, Hook, HookRunner, is_asked, is_event
 from hermes.domain.text import one_line
 from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import HomeHooks, read_hooks

@@ -10,7 +10,7 @@ from hermes.admin.shell.command import JSON, CliCommand, declare, number_to
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import CliConsole, Column
 from hermes.control.usage import BY, LONGEST_REPORT, UsageLine, UsageReport
-from hermes.domain.usage import CostStatus
+from hermes.domain.models.usage import CostStatus
 from hermes.domain.word import replace
 from hermes.entry.desk import usage_report
 

@@ -15,13 +15,13 @@ from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.home import agents_of, open_home
 from hermes.admin.shell.output import Column
 from hermes.domain.clock import SystemClock
-from hermes.domain.credential import Credential
 from hermes.domain.errors import HermesError, UserError, as_user_error
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.mcp import McpPins
+from hermes.domain.models.credential import Credential
 from hermes.domain.settings.mcp import MCP_NAME, McpServer
 from hermes.domain.settings.settings import Profile
 from hermes.domain.text import closest, one_line, showable
+from hermes.domain.tools.mcp import McpPins
 from hermes.entry.desk import apply_settings
 from hermes.state.home.credentials import AUTH_FILE, CredentialFile
 from hermes.state.home.homes import agent_home, prepare_home

@@ -12,7 +12,7 @@ from hermes.admin.shell.output import Column, ago
 from hermes.control.people.memory import STILL_HELD
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.memory import EVERYBODY, MemoryEntry
+from hermes.domain.knowledge.memory import EVERYBODY, MemoryEntry
 from hermes.domain.text import one_line
 from hermes.entry.memories import edit_memory, forget_memory, list_memory
 from hermes.state.home.homes import prepare_home

@@ -16,7 +16,7 @@ from hermes.admin.process.home_files import GATEWAY, home_holder
 from hermes.admin.shell.command import CliCommand, declare
 from hermes.admin.shell.home import open_home
 from hermes.domain.errors import UserError
-from hermes.domain.moving import MovedSession
+from hermes.domain.turns.moving import MovedSession
 from hermes.entry.desk import move_sessions
 from hermes.state.home.homes import prepare_home
 from hermes.state.moving.hermes_agent import DATABASE, read_sessions

@@ -26,9 +26,9 @@ from hermes.app.agents.model_search import ModelSearch, adopt_model
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.providers import CUSTOM, LOCAL, find_provider, split_model
 from hermes.domain.ports.models import ModelOption, describe_facts
-from hermes.domain.providers import CUSTOM, LOCAL, find_provider, split_model
 from hermes.domain.settings.settings import LOCAL_WINDOW
 from hermes.domain.text import one_line
 from hermes.domain.word import replace

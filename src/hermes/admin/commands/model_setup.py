@@ -18,7 +18,7 @@ from hermes.agent.models.choose import DEMO, ModelAccess
 from hermes.agent.models.roles import ChosenModel
 from hermes.app.agents.model_search import ModelSearch
 from hermes.domain.errors import HermesError, ModelFault, UserError
-from hermes.domain.providers import CUSTOM, PROVIDERS, ProviderAuth, find_provider
+from hermes.domain.models.providers import CUSTOM, PROVIDERS, ProviderAuth, find_provider
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.plugins import platform_manifests

@@ -8,7 +8,7 @@ from functools import partial
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare, number_to
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column, ago
-from hermes.domain.rows import OutboxRow
+from hermes.domain.chats.rows import OutboxRow
 from hermes.domain.text import one_line
 from hermes.entry.desk import change_outbox, outbox
 

@@ -7,9 +7,9 @@ import argparse
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column, ago, as_json, dash
-from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, account_problem, read_platform
+from hermes.domain.chats.pairing import Account
 from hermes.domain.errors import UserError
-from hermes.domain.pairing import Account
 from hermes.domain.text import one_line
 from hermes.entry.desk import approve_code, clear_pairing_requests, list_people, revoke_person
 from hermes.state.home.findings import nearest

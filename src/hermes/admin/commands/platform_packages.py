@@ -15,7 +15,7 @@ from pathlib import Path
 from shutil import which
 
 from hermes.admin.shell.output import CliConsole
-from hermes.domain.capabilities import PackageExtra
+from hermes.domain.chats.capabilities import PackageExtra
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 from hermes.execution.service.checkout import checkout_in_use, passed_on

@@ -12,7 +12,7 @@ from hermes.admin.commands.platforms import findings_of, tell_findings
 from hermes.admin.process.home_files import GATEWAY, home_holder
 from hermes.admin.shell.command import CliCommand
 from hermes.app.accounts import DeclaredAccount
-from hermes.domain.capabilities import SettingField
+from hermes.domain.chats.capabilities import SettingField
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 from hermes.domain.word import replace

@@ -16,9 +16,9 @@ from hermes.admin.shell.output import CliConsole, Column, facts
 from hermes.admin.shell.picker import PickOption, pick
 from hermes.app.accounts import DeclaredAccount, declared_accounts, make_adapter, state_name
 from hermes.control.commands.menu import menu_entries
-from hermes.domain.adapter import AdapterContext, Finding
-from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
-from hermes.domain.capabilities import Capabilities, Grade, Manifest, MenuLimits, TextUnit
+from hermes.domain.chats.adapter import AdapterContext, Finding
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, account_problem, read_platform
+from hermes.domain.chats.capabilities import Capabilities, Grade, Manifest, MenuLimits, TextUnit
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.ports.platform import Checks

@@ -11,9 +11,9 @@ from pathlib import Path
 from hermes.admin.shell.command import JSON, CliCommand, declare
 from hermes.admin.shell.home import HomeAccess, open_home
 from hermes.admin.shell.output import Column, as_json
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.rows import OutState
 from hermes.domain.errors import UserError
-from hermes.domain.rows import OutState
 from hermes.domain.text import one_line, storable
 from hermes.entry.desk import places, send, sent
 

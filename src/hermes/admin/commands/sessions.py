@@ -16,9 +16,10 @@ from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare, n
 from hermes.admin.shell.home import HomeAccess, agents_of, open_home
 from hermes.admin.shell.output import Column, ago, dash, facts
 from hermes.admin.shell.picker import PickOption, pick
-from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import UserError
-from hermes.domain.event import (
+from hermes.domain.text import one_line
+from hermes.domain.turns.chat_format import as_messages
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Cleared,
@@ -34,8 +35,7 @@ from hermes.domain.event import (
     Undone,
     UserSaid,
 )
-from hermes.domain.session import Session
-from hermes.domain.text import one_line
+from hermes.domain.turns.session import Session
 from hermes.entry.desk import delete_session, find_session, list_sessions, list_unused, rename_session, search
 from hermes.state.files.session_log import FOLDER, log_path
 from hermes.state.home.textfile import replace_text

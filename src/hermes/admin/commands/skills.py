@@ -20,8 +20,8 @@ from hermes.app.skill_hub import SkillHub, SkillProposal
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.knowledge.skill import Skill, SkillTrust, check_name, find_skills, pick_skill, slug
 from hermes.domain.settings.settings import Profile, Settings
-from hermes.domain.skill import Skill, SkillTrust, check_name, find_skills, pick_skill, slug
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.entry.desk import apply_settings

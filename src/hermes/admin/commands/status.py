@@ -24,8 +24,8 @@ from hermes.app.agents.model_places import ModelPlaces
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.models.providers import find_provider
 from hermes.domain.ports.world import LOCAL
-from hermes.domain.providers import find_provider
 from hermes.domain.text import list_some
 from hermes.plugins import platform_manifests, providers
 from hermes.state.settings.loader import LoadedSettings, load_settings

@@ -12,13 +12,13 @@ from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column
 from hermes.admin.shell.picker import PickOption, pick_many
-from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind, read_platform
+from hermes.domain.chats.address import LOCAL_DOOR, Address, Source, SourceKind, read_platform
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.domain.text import list_some, one_line
-from hermes.domain.tool import Tool
-from hermes.domain.toolsets import GROUPS, NO_TOOLSET, check_names, is_chosen, preset_of, stands_for
+from hermes.domain.tools.tool import Tool
+from hermes.domain.tools.toolsets import GROUPS, NO_TOOLSET, check_names, is_chosen, preset_of, stands_for
 from hermes.entry.desk import apply_settings
 from hermes.state.home.homes import agent_home, prepare_home
 from hermes.state.settings.by_key import find_key, set_setting

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from hermes.admin.shell.output import CliConsole, Column, as_json
 from hermes.domain.errors import UserError
-from hermes.domain.process_mark import own_level
-from hermes.domain.process_rank import RIGHTS, Rank, rank_of
+from hermes.domain.system.process_mark import own_level
+from hermes.domain.system.process_rank import RIGHTS, Rank, rank_of
 from hermes.domain.text import closest, showable
 from hermes.entry.http.site.owner_socket import lowest_level
 

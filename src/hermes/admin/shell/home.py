@@ -21,17 +21,17 @@ from hermes.control.outbound.sending import MessageSender
 from hermes.control.outbound.targets import named_targets
 from hermes.control.people.routing import route
 from hermes.control.sessions.administration import remove_session
-from hermes.domain.address import Source
-from hermes.domain.capabilities import Capabilities, Manifest
-from hermes.domain.checkpoint import CheckpointView
+from hermes.domain.chats.address import Source
+from hermes.domain.chats.capabilities import Capabilities, Manifest
+from hermes.domain.chats.message import Inbound
 from hermes.domain.clock import SystemClock, zone_named
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId, DeliveryId, SessionId
-from hermes.domain.message import Inbound
 from hermes.domain.ports.world import JobWorld
 from hermes.domain.settings.live import LiveSettings, SettingsReport
 from hermes.domain.settings.settings import Profile, Settings
-from hermes.domain.toolsets import check_names
+from hermes.domain.tools.checkpoint import CheckpointView
+from hermes.domain.tools.toolsets import check_names
 from hermes.entry.desk import OPERATIONS, OperatorDesk
 from hermes.state.files.aliases import ChannelAliases
 from hermes.state.home.homes import DATABASE_FILE, agent_home, prepare_home

@@ -15,18 +15,18 @@ from msgspec import Struct
 from hermes.agent.context import digest as text
 from hermes.agent.context.cuts import Tail, clearing_gain, cuttable, find_cut, without_marks
 from hermes.agent.context.tokens import fixed_tokens, prompt_tokens, record_tokens, tokens_of, with_new
-from hermes.domain.border import Border, describe
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
-from hermes.domain.event import Cleared, Entry, Restored, Summarised
-from hermes.domain.late_pattern import late_pattern
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import CompressionResult
-from hermes.domain.session import Session
+from hermes.domain.safety.late_pattern import late_pattern
 from hermes.domain.settings.compression import CompressionSettings
+from hermes.domain.system.border import Border, describe
 from hermes.domain.text import one_line
-from hermes.domain.toolbox import read_tool_list
-from hermes.domain.transcript import visible
-from hermes.domain.usage import Usage
+from hermes.domain.tools.toolbox import read_tool_list
+from hermes.domain.turns.event import Cleared, Entry, Restored, Summarised
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.transcript import visible
 
 log = logging.getLogger("hermes.compress")
 NOTHING = "there is nothing left to compress"

@@ -8,9 +8,18 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hermes.agent.context.tokens import record_tokens, tokens_of
-from hermes.domain.event import Cleared, Entry, Failed, Finished, ModelSaid, Stopped, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
-from hermes.domain.transcript import MARKS
+from hermes.domain.turns.event import (
+    Cleared,
+    Entry,
+    Failed,
+    Finished,
+    ModelSaid,
+    Stopped,
+    ToolFinished,
+    UserSaid,
+)
+from hermes.domain.turns.transcript import MARKS
 from hermes.domain.word import replace
 
 _FEW = 8

@@ -7,7 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from hermes.agent.context.transcript_messages import attachment_note, result_text
-from hermes.domain.event import (
+from hermes.domain.ids import CallId, TurnId
+from hermes.domain.safety.outside import fence, with_fences
+from hermes.domain.text import one_line
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import (
     Asked,
     Entry,
     Failed,
@@ -19,12 +23,8 @@ from hermes.domain.event import (
     ToolFinished,
     UserSaid,
 )
-from hermes.domain.ids import CallId, TurnId
-from hermes.domain.outside import fence, with_fences
-from hermes.domain.text import one_line
-from hermes.domain.thoughts import without_thoughts
-from hermes.domain.tool import ToolCall
-from hermes.domain.transcript import changed_files
+from hermes.domain.turns.thoughts import without_thoughts
+from hermes.domain.turns.transcript import changed_files
 
 _MOST_TEXT = 6000
 _HEAD, _TAIL = 4000, 1500

@@ -13,9 +13,9 @@ from typing import Self
 from msgspec import Struct, field
 
 from hermes.agent.context import transcript_messages as transcript
-from hermes.domain.event import Entry, UserSaid
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.turn import Speaker
+from hermes.domain.turns.event import Entry, UserSaid
+from hermes.domain.turns.turn import Speaker
 
 Images = Mapping[str, str] | None
 EncodeMessage = Callable[[transcript.ModelMessage, Images], bytes]

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hermes.domain.errors import UserError
-from hermes.domain.injection import MOST_SCANNED, Scan, findings
 from hermes.domain.ports.world import Files
+from hermes.domain.safety.injection import MOST_SCANNED, Scan, findings
 from hermes.domain.text import one_line
 
 log = logging.getLogger("hermes.prompt")

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 from hermes.agent.context.transcript_messages import notes_of
-from hermes.domain.event import Entry, ToolFinished, UserSaid
-from hermes.domain.outside import is_foreign
-from hermes.domain.transcript import MARKS, visible
+from hermes.domain.safety.outside import is_foreign
+from hermes.domain.turns.event import Entry, ToolFinished, UserSaid
+from hermes.domain.turns.transcript import MARKS, visible
 
 _KEY = "shown"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 
-from hermes.domain.event import Summarised
-from hermes.domain.late_pattern import late_pattern
-from hermes.domain.outside import defused
+from hermes.domain.safety.late_pattern import late_pattern
+from hermes.domain.safety.outside import defused
+from hermes.domain.turns.event import Summarised
 
 _BEFORE = (
     "[What was said before, summarised. It is history: what it tells of is done or answered, unless it is "

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from hermes.agent.context.transcript_messages import CLEARED_ARGUMENTS, CLEARED_OVER, is_image
-from hermes.domain.event import Cleared, Entry, ModelSaid, Record, Summarised, ToolFinished, UserSaid
-from hermes.domain.message import Attachment
-from hermes.domain.tool import Tool
-from hermes.domain.transcript import MARKS, visible
+from hermes.domain.chats.message import Attachment
+from hermes.domain.tools.tool import Tool
+from hermes.domain.turns.event import Cleared, Entry, ModelSaid, Record, Summarised, ToolFinished, UserSaid
+from hermes.domain.turns.transcript import MARKS, visible
 
 IMAGE_TOKENS = 1500
 CHARS = 4

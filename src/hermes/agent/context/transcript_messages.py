@@ -15,8 +15,12 @@ from typing import assert_never
 from msgspec import Struct, field
 
 from hermes.agent.context.summary_message import summary_message
-from hermes.domain.deferral import as_made
-from hermes.domain.event import (
+from hermes.domain.chats.message import Attachment, MediaKind
+from hermes.domain.ids import CallId
+from hermes.domain.safety.outside import defused, fence, with_fences
+from hermes.domain.tools.deferral import as_made
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Cleared,
@@ -35,12 +39,8 @@ from hermes.domain.event import (
     Undone,
     UserSaid,
 )
-from hermes.domain.ids import CallId
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.outside import defused, fence, with_fences
-from hermes.domain.thoughts import without_thoughts
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import EarlierMessage, Speaker
+from hermes.domain.turns.thoughts import without_thoughts
+from hermes.domain.turns.turn import EarlierMessage, Speaker
 from hermes.domain.word import replace
 
 CONTINUE = (

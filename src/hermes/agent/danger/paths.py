@@ -14,8 +14,8 @@ from hermes.agent.danger.names import listed
 from hermes.agent.danger.scope import ROOTS, CommandScope, is_within
 from hermes.agent.danger.shell.expand import UNKNOWN, has_glob, to_plain
 from hermes.agent.danger.shell.syntax import BRACKET, QUESTION, STAR
-from hermes.domain.late_pattern import late_pattern
 from hermes.domain.ports.world import FolderRules
+from hermes.domain.safety.late_pattern import late_pattern
 
 # Matched against paths in which the home folder is written `~`.
 _SECRET = late_pattern(

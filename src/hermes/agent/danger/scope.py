@@ -10,8 +10,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from hermes.domain.late_pattern import late_pattern
 from hermes.domain.ports.world import NO_HOMES, FolderRules
+from hermes.domain.safety.late_pattern import late_pattern
 
 ROOTS = late_pattern(
     r"/|/(etc|usr|bin|sbin|lib|lib32|lib64|boot|dev|home|opt|proc|root|run|srv|sys|var|tmp|mnt|media|Users|System"

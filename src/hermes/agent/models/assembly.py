@@ -14,13 +14,13 @@ from msgspec import Struct, field
 from hermes.agent.call_repair import may_be_written_call, written_call
 from hermes.agent.models.faults import fault_for, read_error_object
 from hermes.domain.errors import FaultKind, ModelFault, Refused
-from hermes.domain.event import Ending, Kept, TextDelta, ThoughtDelta
 from hermes.domain.ids import CallId
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import ModelEnd
 from hermes.domain.sse import SseParser
 from hermes.domain.text import storable
-from hermes.domain.tool import ToolCall
-from hermes.domain.usage import Usage
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Ending, Kept, TextDelta, ThoughtDelta
 
 # Where an answer ends that would not: characters of words, thoughts and arguments together, calls, and bytes.
 MOST_TEXT = 4 * 1024 * 1024

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from hermes.agent.models.choose import is_local
 from hermes.agent.models.formats import load_format
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.providers import CHAT_COMPLETIONS, LOCAL
 from hermes.domain.ports.agent import Provider
-from hermes.domain.providers import CHAT_COMPLETIONS, LOCAL
 from hermes.domain.settings.providers import EndpointOptions
 from hermes.domain.settings.settings import ModelSettings
 from hermes.domain.word import replace

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from hermes.domain.event import Entry, ModelSaid
+from hermes.domain.models.usage import CacheMiss, Usage
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.tool import Tool
-from hermes.domain.usage import CacheMiss, Usage
+from hermes.domain.tools.tool import Tool
+from hermes.domain.turns.event import Entry, ModelSaid
 
 _MEMORY = "cache trace"
 _HIT = 0.5

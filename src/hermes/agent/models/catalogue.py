@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
 from hermes.domain.word import replace
 
 SOURCE = "https://models.dev/api.json"

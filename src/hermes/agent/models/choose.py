@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 from msgspec import Struct, field
 
 from hermes.agent.models.formats import FORMATS
-from hermes.domain.providers import (
+from hermes.domain.models.providers import (
     ANTHROPIC_MESSAGES,
     CHAT_COMPLETIONS,
     CODEX_RESPONSES,

@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 
 from msgspec import Struct
 
-from hermes.domain.call_options import CallOptions
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import Ending, Entry, ModelSaid, TextDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
+from hermes.domain.models.call_options import CallOptions
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
-from hermes.domain.tool import ToolCall
-from hermes.domain.usage import Usage
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Ending, Entry, ModelSaid, TextDelta, ToolFinished, UserSaid
 from hermes.domain.word import replace
 
 FOOTER = "— Offline demo model, not an AI. For a real one: hermes setup (or start Ollama, then Hermes again)."

@@ -14,11 +14,11 @@ from hermes.agent.call_repair import read_arguments
 from hermes.agent.context import transcript_messages as transcript
 from hermes.agent.context.encoded import Images
 from hermes.agent.models.endpoint import ModelEndpoint
-from hermes.domain.deferral import BRIDGE_TOOLSET, TOOL_SEARCH
 from hermes.domain.errors import FaultKind, ModelFault
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.text import storable
-from hermes.domain.tool import Tool
+from hermes.domain.tools.deferral import BRIDGE_TOOLSET, TOOL_SEARCH
+from hermes.domain.tools.tool import Tool
 from hermes.domain.word import replace
 
 _NOT_HERE = "the file is not at hand"

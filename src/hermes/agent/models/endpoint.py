@@ -21,12 +21,12 @@ from hermes.agent.models.catalogue import published_facts
 from hermes.agent.models.client import Deadlines, ModelClient, ModelHttpResponse
 from hermes.agent.models.faults import MOST_ERROR_BYTES, NEW_KEY, Quirk, fault_for, quirk_of, read_error
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import Notice
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.providers import CacheStyle, ReasoningField
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
-from hermes.domain.providers import CacheStyle, ReasoningField
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line
+from hermes.domain.turns.event import Notice
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.models")

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes.agent.models.catalogue import ModelCatalogue
-from hermes.domain.late_pattern import late_pattern
-from hermes.domain.model_facts import ModelFacts
-from hermes.domain.providers import CUSTOM, find_provider
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.providers import CUSTOM, find_provider
+from hermes.domain.safety.late_pattern import late_pattern
 from hermes.domain.settings.settings import ModelFactSettings, ModelSettings
 from hermes.domain.word import field_names, replace
 

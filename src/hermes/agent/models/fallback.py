@@ -19,10 +19,10 @@ from hermes.agent.models.pool import Pieces
 from hermes.agent.models.remedies import Remedy, calls_for
 from hermes.domain.clock import Clock
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
-from hermes.domain.event import Notice
 from hermes.domain.ids import TurnId
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
 from hermes.domain.text import one_line
+from hermes.domain.turns.event import Notice
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.models")

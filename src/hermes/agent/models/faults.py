@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from msgspec import Struct, field
 
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.late_pattern import late_pattern
+from hermes.domain.safety.late_pattern import late_pattern
 from hermes.domain.text import one_line
 
 MOST_ERROR_BYTES = 64 * 1024

@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
-from hermes.domain.border import Border, contain, describe
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
-from hermes.domain.event import Notice, TextDelta, ThoughtDelta
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
 from hermes.domain.settings.settings import ModelSettings
+from hermes.domain.system.border import Border, contain, describe
 from hermes.domain.text import one_line
+from hermes.domain.turns.event import Notice, TextDelta, ThoughtDelta
 from hermes.domain.word import check_word
 
 log = logging.getLogger("hermes.models")

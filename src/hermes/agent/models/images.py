@@ -10,13 +10,13 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from hermes.agent.context.transcript_messages import is_image
+from hermes.domain.chats.message import Attachment
 from hermes.domain.errors import FaultKind, HermesError, ModelFault
-from hermes.domain.event import Notice, ToolFinished, UserSaid
-from hermes.domain.message import Attachment
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.ports.world import Media
 from hermes.domain.text import one_line
+from hermes.domain.turns.event import Notice, ToolFinished, UserSaid
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.pictures")

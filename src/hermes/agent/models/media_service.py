@@ -16,10 +16,10 @@ from msgspec import Struct, field
 
 from hermes.agent.models.faults import fault_for, read_error
 from hermes.domain.errors import FaultKind, HermesError, ModelFault
-from hermes.domain.model_facts import MediaRole, ModelFacts
+from hermes.domain.models.model_facts import MediaRole, ModelFacts
+from hermes.domain.models.usage import Usage, priced
 from hermes.domain.ports.world import Egress, FetchedPage, WebRequest
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.usage import Usage, priced
 
 MOST_HEARD = 25 * 1024 * 1024
 """What is taken for one transcript: platform.openai.com/docs/guides/speech-to-text."""

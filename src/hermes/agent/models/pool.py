@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from hermes.agent.models.remedies import Remedy, calls_for
 from hermes.domain.clock import Clock
-from hermes.domain.credential import Cooldown, Credential, CredentialKind, PoolStrategy
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, NeedsLogin, Unreachable, as_model_fault
+from hermes.domain.models.credential import Cooldown, Credential, CredentialKind, PoolStrategy
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.word import replace

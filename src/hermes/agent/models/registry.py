@@ -18,7 +18,7 @@ from hermes.agent.models.foreign import ForeignProvider
 from hermes.agent.models.watched import TellOutcome, WatchedProvider
 from hermes.domain.errors import FaultKind, ModelFault, Unreachable
 from hermes.domain.ids import AgentId
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.settings.settings import ModelSettings
 from hermes.domain.text import one_line

@@ -10,15 +10,15 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from hermes.domain.call_options import NO_OPTIONS, CallOptions
+from hermes.domain.chats.message import Attachment
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
-from hermes.domain.event import Ending, Entry, TextDelta, UserSaid
 from hermes.domain.ids import TurnId
-from hermes.domain.message import Attachment
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.call_options import NO_OPTIONS, CallOptions
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.usage import Usage, priced
 from hermes.domain.ports.agent import ModelEnd, ModelRequest, Provider
-from hermes.domain.thoughts import without_thoughts
-from hermes.domain.usage import Usage, priced
+from hermes.domain.turns.event import Ending, Entry, TextDelta, UserSaid
+from hermes.domain.turns.thoughts import without_thoughts
 from hermes.domain.word import replace
 
 _MOST_TRIES = 3

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from hermes.agent.models.choose import LocalServer, ModelChoice, first_usable, is_local
 from hermes.agent.models.formats import FORMATS, load_format
-from hermes.domain.providers import ANTHROPIC_MESSAGES, PROVIDERS, find_provider
+from hermes.domain.models.providers import ANTHROPIC_MESSAGES, PROVIDERS, find_provider
 
 if TYPE_CHECKING:
     import aiohttp

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from hermes.domain.late_pattern import late_pattern
+from hermes.domain.safety.late_pattern import late_pattern
 from hermes.domain.text import one_line, without_invisible
 
 LONGEST = 100

@@ -12,8 +12,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
-from hermes.domain.hosts import leads_inside, plain_host, read_host
-from hermes.domain.late_pattern import late_pattern
+from hermes.domain.safety.hosts import leads_inside, plain_host, read_host
+from hermes.domain.safety.late_pattern import late_pattern
 
 
 def _listed(text: str) -> frozenset[str]:

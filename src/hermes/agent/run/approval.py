@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from hermes.agent.run.addresses import carries_data, host_of, taken_address
 from hermes.agent.run.links import urls_in
 from hermes.agent.run.taint import has_read_outside, is_named, named_hosts
-from hermes.domain.border import Border
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.agent import Run
-from hermes.domain.tool import Approval, ApprovalCheck, ApprovalPrompt, Effect, StandingGrants, Tool
+from hermes.domain.system.border import Border
+from hermes.domain.tools.tool import Approval, ApprovalCheck, ApprovalPrompt, Effect, StandingGrants, Tool
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.tools")

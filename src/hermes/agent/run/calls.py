@@ -25,7 +25,19 @@ from hermes.agent.run.links import without_links
 from hermes.agent.run.taint import has_read_outside, named_hosts
 from hermes.agent.run.toolbox import TurnTools
 from hermes.domain.errors import UserError
-from hermes.domain.event import (
+from hermes.domain.ids import new_question_id
+from hermes.domain.ports.agent import Run
+from hermes.domain.tools.tool import (
+    ChildTask,
+    ChildTasks,
+    Clarification,
+    ClientCall,
+    Effect,
+    Tool,
+    ToolCall,
+    Waiting,
+)
+from hermes.domain.turns.event import (
     AgentEvent,
     Answered,
     Asked,
@@ -37,19 +49,7 @@ from hermes.domain.event import (
     ToolStarted,
     Verdict,
 )
-from hermes.domain.ids import new_question_id
-from hermes.domain.ports.agent import Run
-from hermes.domain.tool import (
-    ChildTask,
-    ChildTasks,
-    Clarification,
-    ClientCall,
-    Effect,
-    Tool,
-    ToolCall,
-    Waiting,
-)
-from hermes.domain.transcript import CallState, TurnView
+from hermes.domain.turns.transcript import CallState, TurnView
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.approvals")

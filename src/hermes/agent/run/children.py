@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from hermes.agent.run.toolbox import TurnTools
 from hermes.domain.errors import UserError
-from hermes.domain.event import Answered, Asked, ToolFinished, Verdict
 from hermes.domain.ports.agent import Run
 from hermes.domain.text import one_line
-from hermes.domain.tool import ChildTask, Tool
-from hermes.domain.toolsets import EXACTLY, check_names, is_chosen
-from hermes.domain.transcript import CallState
+from hermes.domain.tools.tool import ChildTask, Tool
+from hermes.domain.tools.toolsets import EXACTLY, check_names, is_chosen
+from hermes.domain.turns.event import Answered, Asked, ToolFinished, Verdict
+from hermes.domain.turns.transcript import CallState
 from hermes.domain.word import replace
 
 NOT_FINISHED = "The task was not finished."

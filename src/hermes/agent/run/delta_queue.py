@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 from typing import Generic, TypeVar
 
-from hermes.domain.event import TextDelta, ThoughtDelta
+from hermes.domain.turns.event import TextDelta, ThoughtDelta
 
 T = TypeVar("T")
 

@@ -17,16 +17,15 @@ from msgspec import Struct
 from hermes.agent.call_repair import read_arguments
 from hermes.agent.run.approval import NOT_JUDGED, approval_prompt, is_granted
 from hermes.agent.run.toolbox import TurnTools
-from hermes.domain.border import Border, describe
+from hermes.domain.chats.message import Attachment
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, UserError
-from hermes.domain.event import Asked, QuestionKind, ToolFinished, ToolOutput, ToolStarted
 from hermes.domain.ids import new_question_id
-from hermes.domain.message import Attachment
+from hermes.domain.models.usage import Usage, sum_usage
 from hermes.domain.ports.agent import Run
-from hermes.domain.session import speaker_of
+from hermes.domain.system.border import Border, describe
 from hermes.domain.text import one_line, storable
-from hermes.domain.tool import (
+from hermes.domain.tools.tool import (
     Clarification,
     Effect,
     Tool,
@@ -35,9 +34,10 @@ from hermes.domain.tool import (
     ToolResult,
     Waiting,
 )
-from hermes.domain.toolbox import WITHDRAWN
-from hermes.domain.transcript import CallState
-from hermes.domain.usage import Usage, sum_usage
+from hermes.domain.tools.toolbox import WITHDRAWN
+from hermes.domain.turns.event import Asked, QuestionKind, ToolFinished, ToolOutput, ToolStarted
+from hermes.domain.turns.session import speaker_of
+from hermes.domain.turns.transcript import CallState
 from hermes.domain.word import check_word, replace
 
 log = logging.getLogger("hermes.tools")

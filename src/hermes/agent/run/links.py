@@ -26,7 +26,7 @@ from hermes.agent.run.addresses import (
     is_quiet,
 )
 from hermes.agent.run.code_marks import CodeMarks
-from hermes.domain.late_pattern import late_pattern
+from hermes.domain.safety.late_pattern import late_pattern
 
 KnownHost = Callable[[str], bool]
 _HARD = '\\s<>"`'

@@ -29,11 +29,17 @@ from hermes.agent.run.room import COMPRESSING, NO_COMPRESSION, ContextRoom
 from hermes.agent.run.speech import BACKGROUND_SECONDS, ReplyStream, RetryBackoff, fault_sentence
 from hermes.agent.run.taint import has_read_foreign, has_read_outside, named_hosts
 from hermes.agent.run.toolbox import TurnTools, attended_tools, with_bridge
-from hermes.domain.call_options import NO_OPTIONS, CallOptions
 from hermes.domain.clock import Clock
-from hermes.domain.deferral import TOOL_CALL
 from hermes.domain.errors import FaultKind
-from hermes.domain.event import (
+from hermes.domain.models.call_options import NO_OPTIONS, CallOptions
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.usage import Usage, priced
+from hermes.domain.ports.agent import ModelRequest, Provider, Run
+from hermes.domain.settings.tool_limits import LoopGuard
+from hermes.domain.tools.deferral import TOOL_CALL
+from hermes.domain.tools.tool import Tool
+from hermes.domain.tools.toolbox import Toolbox
+from hermes.domain.turns.event import (
     AgentEvent,
     Ending,
     Failed,
@@ -44,15 +50,9 @@ from hermes.domain.event import (
     Record,
     ToolFinished,
 )
-from hermes.domain.model_facts import ModelFacts
-from hermes.domain.ports.agent import ModelRequest, Provider, Run
-from hermes.domain.session import Session
-from hermes.domain.settings.tool_limits import LoopGuard
-from hermes.domain.tool import Tool
-from hermes.domain.toolbox import Toolbox
-from hermes.domain.transcript import TurnView, turn_entries, view_turn
-from hermes.domain.turn import Cause, EarlierMessage, TurnAction
-from hermes.domain.usage import Usage, priced
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.transcript import TurnView, turn_entries, view_turn
+from hermes.domain.turns.turn import Cause, EarlierMessage, TurnAction
 from hermes.domain.word import replace
 
 CLOSING = (

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from hermes.domain.errors import HermesError
-from hermes.domain.model_facts import ModelRole
+from hermes.domain.models.model_facts import ModelRole
+from hermes.domain.models.usage import Usage
 from hermes.domain.text import one_line
-from hermes.domain.tool import ApprovalPrompt
-from hermes.domain.usage import Usage
+from hermes.domain.tools.tool import ApprovalPrompt
 
 log = logging.getLogger("hermes.approvals")
 SECONDS = 20.0

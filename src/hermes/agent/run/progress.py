@@ -8,7 +8,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from hermes.domain.event import (
+from hermes.domain.ids import CallId
+from hermes.domain.tools.tool import Effect, ToolCall
+from hermes.domain.turns.event import (
     Asked,
     Ending,
     Entry,
@@ -18,9 +20,7 @@ from hermes.domain.event import (
     ToolStarted,
     UserSaid,
 )
-from hermes.domain.ids import CallId
-from hermes.domain.thoughts import without_thoughts
-from hermes.domain.tool import Effect, ToolCall
+from hermes.domain.turns.thoughts import without_thoughts
 
 Deed = tuple[str, str, str]
 """A call by name and arguments, and what came of it."""

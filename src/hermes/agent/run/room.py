@@ -13,8 +13,17 @@ from hermes.agent.context.cuts import Tail
 from hermes.agent.context.shown import shown
 from hermes.agent.context.tokens import fixed_tokens, prompt_tokens
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import AgentEvent, Cleared, Entry, Failed, FaultCause, Finished, Notice, Summarised
 from hermes.domain.ports.agent import CompressionResult, ModelRequest, Run
+from hermes.domain.turns.event import (
+    AgentEvent,
+    Cleared,
+    Entry,
+    Failed,
+    FaultCause,
+    Finished,
+    Notice,
+    Summarised,
+)
 from hermes.domain.word import replace
 
 COMPRESSING = "The conversation is being compressed to fit into the model's window."

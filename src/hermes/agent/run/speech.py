@@ -18,9 +18,9 @@ from hermes.agent.run.delta_queue import DeltaQueue
 from hermes.agent.run.links import LinkFilter
 from hermes.domain.clock import Clock
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
-from hermes.domain.event import Ending, Live, ModelSaid, Notice, Retrying, TextDelta, ThoughtDelta
+from hermes.domain.models.usage import Usage, sum_usage
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider, Scope, nobody_hears
-from hermes.domain.usage import Usage, sum_usage
+from hermes.domain.turns.event import Ending, Live, ModelSaid, Notice, Retrying, TextDelta, ThoughtDelta
 from hermes.domain.word import replace
 
 _SHORTEST_RESTART = 4

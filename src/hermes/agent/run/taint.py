@@ -12,12 +12,12 @@ from functools import cache
 
 from hermes.agent.call_repair import read_arguments
 from hermes.agent.context.shown import shown
-from hermes.domain.address import SourceKind
-from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
-from hermes.domain.outside import own_words
+from hermes.domain.chats.address import SourceKind
 from hermes.domain.ports.agent import Run
-from hermes.domain.transcript import turn_entries
-from hermes.domain.turn import Cause
+from hermes.domain.safety.outside import own_words
+from hermes.domain.turns.event import Entry, ModelSaid, ToolFinished, UserSaid
+from hermes.domain.turns.transcript import turn_entries
+from hermes.domain.turns.turn import Cause
 
 _READERS = frozenset({"read_file", "search_files", "terminal", "process", "execute_code"})
 _HOST = re.compile(r"(?<![\w.\-@])[\w\-]+(?:\.[\w\-]+)*")

@@ -10,12 +10,12 @@ from msgspec import Struct
 from hermes.agent.call_repair import is_cut_short, read_arguments
 from hermes.agent.run.approval import approval_prompt, is_destination_named, may_ask
 from hermes.agent.run.opinion import GiveOpinion
-from hermes.domain.deferral import TOOL_CALL, runnable_bridge
 from hermes.domain.errors import UserError
 from hermes.domain.ports.agent import Run
 from hermes.domain.settings.declaring import STAND_IN
 from hermes.domain.text import one_line
-from hermes.domain.tool import (
+from hermes.domain.tools.deferral import TOOL_CALL, runnable_bridge
+from hermes.domain.tools.tool import (
     NO_STANDING,
     Approval,
     ClientCall,
@@ -25,8 +25,8 @@ from hermes.domain.tool import (
     ToolContext,
     ToolResult,
 )
-from hermes.domain.toolbox import WITHDRAWN
-from hermes.domain.turn import ClientTool
+from hermes.domain.tools.toolbox import WITHDRAWN
+from hermes.domain.turns.turn import ClientTool
 from hermes.domain.word import replace
 
 APPROVE = "approve"

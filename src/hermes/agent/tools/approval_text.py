@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 
-from hermes.domain.tool import ApprovalPrompt
+from hermes.domain.tools.tool import ApprovalPrompt
 from hermes.domain.word import replace
 
 _MOST_LINES = 40

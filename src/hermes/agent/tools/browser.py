@@ -11,8 +11,8 @@ from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, cap, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ports.browser import LONGEST_VIEW, Browser, BrowserPage, PageView
 from hermes.domain.ports.world import Media
-from hermes.domain.tool import Approval, ApprovalPrompt, Effect, ToolResult
-from hermes.domain.url_secrets import credential_in
+from hermes.domain.safety.url_secrets import credential_in
+from hermes.domain.tools.tool import Approval, ApprovalPrompt, Effect, ToolResult
 
 _SECONDS = 180.0
 _NEVER = Approval.NEVER

@@ -7,8 +7,8 @@ from typing import Literal, TypedDict
 
 from hermes.agent.tools.registry import ToolInvocation, tool
 from hermes.domain.errors import UserError
-from hermes.domain.services import ToolServices
-from hermes.domain.tool import Approval, Clarification, Effect
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import Approval, Clarification, Effect
 
 _MOST_OPTIONS = 4
 _MOST_ITEMS = 100

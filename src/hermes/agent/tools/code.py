@@ -17,11 +17,11 @@ from hermes.agent.tools.approval_text import visible
 from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, tool
 from hermes.agent.tools.script_module import first_line, start_command
 from hermes.agent.tools.terminal import ask_after_outside, ask_for_command, clean, judge_now
-from hermes.domain.deferral import BRIDGE
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ports.world import Backend, Command, CommandResult
 from hermes.domain.settings.tool_limits import CodeExecution
-from hermes.domain.tool import ApprovalPrompt, Effect, ToolContext, ToolResult
+from hermes.domain.tools.deferral import BRIDGE
+from hermes.domain.tools.tool import ApprovalPrompt, Effect, ToolContext, ToolResult
 from hermes.domain.word import replace
 
 NAME = "execute_code"

@@ -10,10 +10,10 @@ from msgspec import Struct
 from hermes.agent.tools.registry import TOOLS, ToolInvocation, tool
 from hermes.agent.tools.schema import read_values
 from hermes.domain.errors import UserError
-from hermes.domain.services import ToolServices
 from hermes.domain.settings.delegation import DelegationSettings
 from hermes.domain.text import closest, one_line
-from hermes.domain.tool import Approval, ChildTask, ChildTasks, Effect
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import Approval, ChildTask, ChildTasks, Effect
 
 NOT_FOR_CHILDREN = ("clarify", "memory", "send_message", "execute_code", "cronjob", "notify")
 NOT_FOR_NAMED = ("session_search",)

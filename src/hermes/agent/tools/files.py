@@ -21,7 +21,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend, FileSearch, FileView, Match
 from hermes.domain.settings.declaring import STAND_IN
-from hermes.domain.tool import Approval, ApprovalPrompt, Effect, ToolResult
+from hermes.domain.tools.tool import Approval, ApprovalPrompt, Effect, ToolResult
 
 _MOST_LINES = 2000
 _MOST_CHARS = 100_000

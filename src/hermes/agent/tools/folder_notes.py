@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from hermes.agent.context.project_files import read_folder_notes
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.world import Backend
-from hermes.domain.tool import Tool, ToolContext, ToolResult
+from hermes.domain.tools.tool import Tool, ToolContext, ToolResult
 from hermes.domain.word import replace
 
 FILE_TOOLS = frozenset(("read_file", "write_file", "patch", "search_files"))

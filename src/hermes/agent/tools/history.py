@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hermes.agent.tools.registry import Recall, ToolInvocation, tool
+from hermes.domain.chats.rows import SearchHit
 from hermes.domain.errors import UserError
-from hermes.domain.rows import SearchHit
 from hermes.domain.text import one_line
-from hermes.domain.tool import Approval, Effect, ToolResult
+from hermes.domain.tools.tool import Approval, Effect, ToolResult
 
 _MOST_SESSIONS = 10
 _MOST_EXCERPTS = 3

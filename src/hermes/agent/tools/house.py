@@ -12,7 +12,7 @@ from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ports.house import House, HouseEntity
 from hermes.domain.text import one_line
-from hermes.domain.tool import ApprovalPrompt, Effect, ToolResult
+from hermes.domain.tools.tool import ApprovalPrompt, Effect, ToolResult
 
 _GUARDED = frozenset({"lock", "alarm_control_panel", "cover", "valve", "siren", "garage_door"})
 _MOST = 200

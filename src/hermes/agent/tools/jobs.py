@@ -10,7 +10,7 @@ from hermes.agent.tools.approval_text import action_digest, visible
 from hermes.agent.tools.registry import ApprovalCase, JobActions, ToolInvocation, tool
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
-from hermes.domain.tool import Approval, ApprovalPrompt, Effect
+from hermes.domain.tools.tool import Approval, ApprovalPrompt, Effect
 
 _KNOWN_PLACES = {"", "origin", "local"}
 

@@ -12,14 +12,14 @@ from urllib.parse import urlsplit
 from hermes.agent.tools.approval_text import bind_to_world
 from hermes.agent.tools.files import INCOMING, ask_to_read, check_target
 from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, scope_of, tool
+from hermes.domain.chats.message import Attachment, MediaKind
+from hermes.domain.chats.rows import MediaItem
 from hermes.domain.errors import HermesError, UserError, as_user_error
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.model_facts import ModelRole
+from hermes.domain.models.model_facts import ModelRole
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.world import Egress, Media
-from hermes.domain.rows import MediaItem
 from hermes.domain.text import one_line, size_told
-from hermes.domain.tool import ApprovalPrompt, Effect, ToolContext, ToolResult
-from hermes.domain.usage import Usage
+from hermes.domain.tools.tool import ApprovalPrompt, Effect, ToolContext, ToolResult
 from hermes.domain.word import replace
 
 MOST_FETCHED = 50_000_000

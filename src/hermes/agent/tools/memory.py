@@ -8,7 +8,7 @@ from typing import Any, Literal
 from hermes.agent.tools.approval_text import action_digest, visible
 from hermes.agent.tools.registry import ApprovalCase, MemoryBook, ToolInvocation, tool
 from hermes.domain.errors import UserError
-from hermes.domain.tool import ApprovalPrompt, Effect, ToolResult
+from hermes.domain.tools.tool import ApprovalPrompt, Effect, ToolResult
 
 _WRITES = ("add", "replace", "remove", "forget_user")
 

@@ -7,11 +7,11 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, tool
-from hermes.domain.channels import MessagingPort
+from hermes.domain.chats.channels import MessagingPort
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.text import one_line, showable
-from hermes.domain.tool import ApprovalPrompt, Effect
+from hermes.domain.tools.tool import ApprovalPrompt, Effect
 
 _LISTED = 50
 _SHOWN = 1500

@@ -28,7 +28,7 @@ from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import Backend, FileView
 from hermes.domain.settings.declaring import STAND_IN
-from hermes.domain.tool import Approval, ApprovalPrompt, Effect
+from hermes.domain.tools.tool import Approval, ApprovalPrompt, Effect
 
 _LARGEST = 4 << 20
 _LONGEST_DIFF = 4000

@@ -15,14 +15,14 @@ from hermes.agent.danger.scope import CommandScope
 from hermes.agent.tools.approval_text import bind_to_world
 from hermes.agent.tools.schema import ToolSignature, read_signature, read_values
 from hermes.agent.tools.trail import SessionTrail
+from hermes.domain.chats.rows import SearchHit
 from hermes.domain.errors import HermesError, UserError, as_user_error
 from hermes.domain.ids import SessionId
+from hermes.domain.knowledge.skill import PlannedChange, SkillChange
 from hermes.domain.ports.world import Backend, Command, ProcessView, World
-from hermes.domain.rows import SearchHit
-from hermes.domain.services import ToolServices
 from hermes.domain.settings.settings import ApprovalSettings
-from hermes.domain.skill import PlannedChange, SkillChange
-from hermes.domain.tool import (
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import (
     Approval,
     ApprovalCheck,
     ApprovalPrompt,

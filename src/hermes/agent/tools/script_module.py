@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from hermes.domain.text import one_line
-from hermes.domain.tool import Tool
+from hermes.domain.tools.tool import Tool
 
 _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list"}
 _TYPES["object"] = "dict"

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from hermes.agent.tools.approval_text import action_digest, shown_change, visible_line
 from hermes.agent.tools.registry import ApprovalCase, SkillBook, ToolInvocation, tool
-from hermes.domain.skill import SkillChange
-from hermes.domain.tool import ApprovalPrompt, Effect
+from hermes.domain.knowledge.skill import SkillChange
+from hermes.domain.tools.tool import ApprovalPrompt, Effect
 
 _LISTED = 20
 

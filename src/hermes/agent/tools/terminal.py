@@ -20,10 +20,10 @@ from hermes.agent.tools.registry import (
     tool,
 )
 from hermes.domain.errors import UserError
-from hermes.domain.late_pattern import late_pattern
 from hermes.domain.ports.world import Backend, Boundary, Command, CommandResult, FileSearch, ProcessView
-from hermes.domain.services import ToolServices
-from hermes.domain.tool import ApprovalPrompt, Effect, ToolResult
+from hermes.domain.safety.late_pattern import late_pattern
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import ApprovalPrompt, Effect, ToolResult
 from hermes.domain.word import replace
 
 if TYPE_CHECKING:

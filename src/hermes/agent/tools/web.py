@@ -11,7 +11,7 @@ from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ports.web import Web
 from hermes.domain.ports.world import Backend, DocumentText, Media
 from hermes.domain.text import one_line
-from hermes.domain.tool import Effect, ToolResult
+from hermes.domain.tools.tool import Effect, ToolResult
 
 _MOST_HITS = 100
 _MOST_PAGES = 5

@@ -26,9 +26,9 @@ from hermes.app.agents.ladder import (
 )
 from hermes.app.homes import MEDIA, SANDBOXES, WORKSPACE, WORKSPACES
 from hermes.control.people.routing import job_source
-from hermes.domain.address import CHAT_KINDS, Source, SourceKind
+from hermes.domain.chats.address import CHAT_KINDS, Source, SourceKind
+from hermes.domain.chats.rows import MediaItem
 from hermes.domain.errors import UserError
-from hermes.domain.event import AgentEvent, Notice
 from hermes.domain.ports.agent import Agent, Run
 from hermes.domain.ports.world import (
     Backend,
@@ -36,11 +36,11 @@ from hermes.domain.ports.world import (
     ProcessView,
     World,
 )
-from hermes.domain.rows import MediaItem
-from hermes.domain.session import RUN_SESSIONS, owner_of
 from hermes.domain.settings.settings import AUTO, ApprovalSettings, Profile, Settings
 from hermes.domain.text import one_line
-from hermes.domain.turn import Turn
+from hermes.domain.turns.event import AgentEvent, Notice
+from hermes.domain.turns.session import RUN_SESSIONS, owner_of
+from hermes.domain.turns.turn import Turn
 from hermes.domain.word import replace
 from hermes.execution.backend_life import KeptBackend
 from hermes.execution.routed_backend import RoutedBackend

@@ -10,7 +10,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.domain.checkpoint import Checkpoint, CheckpointView
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId, TurnId
@@ -18,6 +17,7 @@ from hermes.domain.ports.store import Store
 from hermes.domain.settings.checkpoints import CheckpointSettings
 from hermes.domain.settings.settings import Profile
 from hermes.domain.text import storable
+from hermes.domain.tools.checkpoint import Checkpoint, CheckpointView
 from hermes.domain.word import replace
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from hermes.agent.models.roles import ChosenModel
 from hermes.app.agents.models import AgentModels
 from hermes.domain.clock import Clock
 from hermes.domain.ids import AgentId
-from hermes.domain.model_facts import ModelRole
+from hermes.domain.models.model_facts import ModelRole
+from hermes.domain.models.usage import Usage
 from hermes.domain.settings.compression import CompressionSettings
-from hermes.domain.usage import Usage
 from hermes.domain.word import replace
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from hermes.agent.models.login.services import login_of
 from hermes.agent.models.pool import CredentialAccess
 from hermes.domain.clock import Clock
-from hermes.domain.credential import Cooldown, Credential, secrets_of
 from hermes.domain.errors import NeedsLogin, Unreachable, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.models.credential import Cooldown, Credential, secrets_of
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.word import replace
 from hermes.state.home.credentials import CredentialFile, StoredCredentials

@@ -64,8 +64,8 @@ from hermes.control.people.memory import person_of
 from hermes.control.turn.gates import gate_tool
 from hermes.control.turn.passwords import PasswordDesk
 from hermes.control.workers import Supervisor, report_death
-from hermes.domain.address import Source
-from hermes.domain.channels import MessagingPort
+from hermes.domain.chats.address import Source
+from hermes.domain.chats.channels import MessagingPort
 from hermes.domain.clock import Clock
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.agent import Memory, Provider
@@ -74,14 +74,14 @@ from hermes.domain.ports.house import House
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.web import Web
 from hermes.domain.ports.world import Backend, DocumentReader, Egress, Media, ProcessView, World
-from hermes.domain.services import ToolServices
-from hermes.domain.session import Session
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.settings import PluginOptions, Profile, Settings
 from hermes.domain.text import one_line
-from hermes.domain.tool import Tool, ToolContext
-from hermes.domain.toolbox import Toolbox, ToolSource
-from hermes.domain.turn import Cause, Turn
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import Tool, ToolContext
+from hermes.domain.tools.toolbox import Toolbox, ToolSource
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import Cause, Turn
 from hermes.domain.word import replace
 from hermes.execution.documents.reader import DocumentProcess
 from hermes.execution.house.home_assistant import HomeAssistantHouse

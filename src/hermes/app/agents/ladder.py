@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.control.people.standing import at_machine, is_trusted
-from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
+from hermes.domain.chats.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.world import (
@@ -38,7 +38,7 @@ from hermes.domain.settings.settings import (
     TerminalSettings,
 )
 from hermes.domain.text import list_some
-from hermes.domain.turn import Turn
+from hermes.domain.turns.turn import Turn
 from hermes.domain.word import replace
 from hermes.execution.sandboxes.probe import SandboxProbe, probe_in_child
 

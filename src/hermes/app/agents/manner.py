@@ -9,12 +9,12 @@ from pathlib import Path
 from hermes.agent.context.prompt import join_blocks
 from hermes.agent.run.loop import CallManner
 from hermes.domain.errors import UserError
-from hermes.domain.manner import NO_MANNER
-from hermes.domain.personalities import personality_words
-from hermes.domain.session import Session
+from hermes.domain.models.manner import NO_MANNER
+from hermes.domain.models.personalities import personality_words
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.text import one_line
-from hermes.domain.turn import EarlierMessage, Speaker
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import EarlierMessage, Speaker
 
 _SPEAKERS = {"user": Speaker.USER, "assistant": Speaker.AGENT, "system": Speaker.SYSTEM}
 _LARGEST_PREFILL = 1 << 20

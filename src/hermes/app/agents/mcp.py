@@ -17,16 +17,16 @@ from hermes.app.agents.backends import GatewayBackends
 from hermes.app.agents.credentials import CredentialStore
 from hermes.app.homes import WORKSPACE
 from hermes.control.people.standing import is_trusted
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import NeedsLogin, UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.mcp import McpPins, toolset_of
 from hermes.domain.ports.world import Backend, Media
 from hermes.domain.settings.mcp import McpServer
 from hermes.domain.settings.settings import Profile, Settings
-from hermes.domain.tool import Tool
-from hermes.domain.toolbox import ToolsetLimit, ToolSource
+from hermes.domain.tools.mcp import McpPins, toolset_of
+from hermes.domain.tools.tool import Tool
+from hermes.domain.tools.toolbox import ToolsetLimit, ToolSource
 from hermes.domain.word import replace
 from hermes.state.settings.secrets import Secrets
 

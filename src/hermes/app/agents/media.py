@@ -13,19 +13,19 @@ from hermes.agent.models.choose import ModelAccess
 from hermes.agent.models.media_service import MediaService
 from hermes.agent.tools.media import FindSight, PaintPicture, ShrinkPicture, Sight, SpeakText
 from hermes.app.agents.models import AgentModels
+from hermes.domain.chats.message import Attachment, MediaKind
+from hermes.domain.chats.rows import MediaItem
 from hermes.domain.errors import UserError
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.model_facts import ModelRole
+from hermes.domain.models.model_facts import ModelRole
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import Egress, Media
-from hermes.domain.rows import MediaItem
-from hermes.domain.services import ToolServices
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.media import SttEndpoint, SttProgram, TtsEndpoint, TtsProgram
 from hermes.domain.settings.settings import AuxiliaryModel, Profile
 from hermes.domain.text import closest
-from hermes.domain.tool import ToolContext
-from hermes.domain.usage import Usage
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import ToolContext
 from hermes.domain.word import replace
 from hermes.execution.media.programs import (
     SMALLER_PICTURE,

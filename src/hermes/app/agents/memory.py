@@ -25,11 +25,10 @@ from hermes.control.people.memory import (
     search_memory,
     shelf_of,
 )
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, UserError
-from hermes.domain.injection import Scan, findings
-from hermes.domain.memory import (
+from hermes.domain.knowledge.memory import (
     AGENT_SHELF,
     PRINTED_SHELVES,
     SEPARATOR,
@@ -41,10 +40,11 @@ from hermes.domain.memory import (
     size_of,
 )
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.session import owner_of
+from hermes.domain.safety.injection import Scan, findings
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.domain.text import one_line
-from hermes.domain.tool import ToolContext, ToolResult
+from hermes.domain.tools.tool import ToolContext, ToolResult
+from hermes.domain.turns.session import owner_of
 from hermes.state.memory.files import read_printed, set_aside, write_printed
 
 log = logging.getLogger("hermes.memory")

@@ -11,16 +11,16 @@ from typing import Any
 
 from hermes import plugins
 from hermes.control.sessions.flush import conversation
-from hermes.domain.border import contain, describe
 from hermes.domain.clock import Clock
-from hermes.domain.event import Entry
 from hermes.domain.ids import SessionId
-from hermes.domain.injection import Scan, findings
-from hermes.domain.outside import defused
 from hermes.domain.ports.memory import MemoryScope, TurnExchange
-from hermes.domain.session import Session
+from hermes.domain.safety.injection import Scan, findings
+from hermes.domain.safety.outside import defused
+from hermes.domain.system.border import contain, describe
 from hermes.domain.text import one_line, storable
-from hermes.domain.tool import Tool
+from hermes.domain.tools.tool import Tool
+from hermes.domain.turns.event import Entry
+from hermes.domain.turns.session import Session
 
 log = logging.getLogger("hermes.memory")
 RECALL_SECONDS = 8.0

@@ -19,9 +19,9 @@ from hermes.agent.models.servers import ModelListing
 from hermes.domain.clock import Clock
 from hermes.domain.errors import FaultKind, ModelFault
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.providers import PROVIDERS, find_provider, split_model
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.providers import PROVIDERS, find_provider, split_model
 from hermes.domain.settings.providers import EndpointOptions
 from hermes.domain.settings.settings import LOCAL_WINDOW, ModelSettings
 from hermes.domain.text import one_line

@@ -16,8 +16,8 @@ from hermes.app.agents.model_places import ModelPlaces
 from hermes.app.agents.models import AgentModels
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.models.providers import CUSTOM, PROVIDERS, find_provider, split_model
 from hermes.domain.ports.models import ModelOption, pick_model
-from hermes.domain.providers import CUSTOM, PROVIDERS, find_provider, split_model
 from hermes.domain.settings.settings import ModelSettings
 from hermes.domain.text import one_line
 from hermes.domain.word import replace

@@ -26,20 +26,20 @@ from hermes.app.agents.credentials import AgentCredentials
 from hermes.app.agents.model_places import ModelPlaces
 from hermes.app.agents.redaction import RedactingProvider
 from hermes.control.core import MakeTitle
+from hermes.domain.chats.message import Attachment
 from hermes.domain.clock import Clock
-from hermes.domain.credential import Credential
 from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.message import Attachment
-from hermes.domain.model_facts import TASK_MODEL, ModelFacts, ModelRole
+from hermes.domain.models.credential import Credential
+from hermes.domain.models.model_facts import TASK_MODEL, ModelFacts, ModelRole
+from hermes.domain.models.providers import split_model
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import Media
-from hermes.domain.providers import split_model
 from hermes.domain.settings.fallback import PoolSettings
 from hermes.domain.settings.settings import AuxiliaryModel, ModelSettings, Profile
 from hermes.domain.text import one_line
-from hermes.domain.usage import Usage
 from hermes.domain.word import replace
 from hermes.state.settings.loader import LoadedSettings
 from hermes.state.settings.model_access import (

@@ -23,18 +23,18 @@ from hermes.agent.context.project_files import (
     scan,
 )
 from hermes.agent.context.prompt import IDENTITY, PromptTiers, build_prompt, describe_world, join_blocks
-from hermes.domain.address import Source
-from hermes.domain.border import Border, describe
+from hermes.domain.chats.address import Source
 from hermes.domain.clock import Clock, zone_named
-from hermes.domain.concealing import Conceal
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.agent import Memory
 from hermes.domain.ports.world import Files, World
-from hermes.domain.session import FrozenPrompt, Session
+from hermes.domain.safety.concealing import Conceal
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.settings import Profile
+from hermes.domain.system.border import Border, describe
 from hermes.domain.text import one_line
-from hermes.domain.toolbox import Toolbox
+from hermes.domain.tools.toolbox import Toolbox
+from hermes.domain.turns.session import FrozenPrompt, Session
 from hermes.domain.word import replace
 from hermes.state.memory.files import read_soul
 from hermes.state.settings.loader import LoadedSettings

@@ -19,20 +19,20 @@ from hermes.app.agents.prompt import BUILT_IN, SystemPrompt
 from hermes.app.agents.tools import TurnLimits
 from hermes.app.homes import WORKSPACE
 from hermes.control.turn.chat_prompt import place_prompt
-from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
-from hermes.domain.capabilities import NO_ABILITIES
+from hermes.domain.chats.address import LOCAL_DOOR, Address, Source, SourceKind
+from hermes.domain.chats.capabilities import NO_ABILITIES
 from hermes.domain.clock import SystemClock
-from hermes.domain.deferral import BRIDGE, schema_size
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.world import BackendRequest
-from hermes.domain.services import ToolServices
-from hermes.domain.session import begin_session, make_turn, session_key
 from hermes.domain.settings.settings import DOORS, PluginOptions, Profile
 from hermes.domain.text import closest, one_line
-from hermes.domain.tool import Tool
-from hermes.domain.toolbox import Toolbox
-from hermes.domain.turn import Cause, TurnInput
+from hermes.domain.tools.deferral import BRIDGE, schema_size
+from hermes.domain.tools.services import ToolServices
+from hermes.domain.tools.tool import Tool
+from hermes.domain.tools.toolbox import Toolbox
+from hermes.domain.turns.session import begin_session, make_turn, session_key
+from hermes.domain.turns.turn import Cause, TurnInput
 from hermes.domain.word import replace
 from hermes.execution.local.backend import make_local
 from hermes.state.home.homes import agent_home

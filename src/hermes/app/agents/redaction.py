@@ -14,14 +14,14 @@ from msgspec import Struct, field
 
 from hermes.agent.run.toolbox import WITHHELD
 from hermes.agent.tools.registry import LONGEST_RESULT, cap
-from hermes.domain.border import ForeignError, contain, describe
-from hermes.domain.concealing import Conceal, concealed, concealed_data, withheld
+from hermes.domain.chats.message import Attachment
 from hermes.domain.errors import HermesError, as_model_fault
-from hermes.domain.event import Entry, Notice, TextDelta, ThoughtDelta
-from hermes.domain.message import Attachment
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
+from hermes.domain.safety.concealing import Conceal, concealed, concealed_data, withheld
 from hermes.domain.settings.declaring import STAND_IN
-from hermes.domain.tool import Clarification, Tool, ToolContext, ToolResult
+from hermes.domain.system.border import ForeignError, contain, describe
+from hermes.domain.tools.tool import Clarification, Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import Entry, Notice, TextDelta, ThoughtDelta
 from hermes.domain.word import replace
 from hermes.state.settings.secrets import Secrets
 

@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from hermes.app.agents.agent_backends import AgentBackends
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import CallId
-from hermes.domain.model_facts import ModelFacts
-from hermes.domain.outside import fence
+from hermes.domain.models.model_facts import ModelFacts
 from hermes.domain.ports.world import DocumentReader, Egress
-from hermes.domain.references import (
+from hermes.domain.safety.outside import fence
+from hermes.domain.text import one_line
+from hermes.domain.tools.tool import Approval, Tool, ToolContext
+from hermes.domain.tools.toolbox import Toolbox
+from hermes.domain.turns.references import (
     MOST_COMMITS,
     MOST_REFERENCES,
     Expansion,
@@ -21,11 +24,8 @@ from hermes.domain.references import (
     ReferenceKind,
     find_references,
 )
-from hermes.domain.session import Session, speaker_of
-from hermes.domain.text import one_line
-from hermes.domain.tool import Approval, Tool, ToolContext
-from hermes.domain.toolbox import Toolbox
-from hermes.domain.turn import Turn
+from hermes.domain.turns.session import Session, speaker_of
+from hermes.domain.turns.turn import Turn
 
 _SHARE_REFUSED, _SHARE_WARNED = 0.5, 0.25
 _CHARS = 4

@@ -19,18 +19,18 @@ from msgspec import Struct, field
 from hermes.app.agents.checkpoints import CheckpointStores
 from hermes.control.turn.children import CHILD, turns_for
 from hermes.control.turn.claim import undone_words
-from hermes.domain.address import Source
-from hermes.domain.checkpoint import Changes, Checkpoint, CheckpointView, RewindPlan
+from hermes.domain.chats.address import Source
 from hermes.domain.errors import HermesError, UserError
-from hermes.domain.event import AgentEvent, Asked, Failed, Finished, Undone
 from hermes.domain.ids import TurnId
 from hermes.domain.ports.agent import Agent, Run
 from hermes.domain.ports.world import Backend, Command, World
-from hermes.domain.session import Session
 from hermes.domain.text import one_line
-from hermes.domain.tool import Tool, ToolContext, ToolResult
-from hermes.domain.transcript import user_turns
-from hermes.domain.turn import Turn, TurnAction
+from hermes.domain.tools.checkpoint import Changes, Checkpoint, CheckpointView, RewindPlan
+from hermes.domain.tools.tool import Tool, ToolContext, ToolResult
+from hermes.domain.turns.event import AgentEvent, Asked, Failed, Finished, Undone
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.transcript import user_turns
+from hermes.domain.turns.turn import Turn, TurnAction
 from hermes.domain.word import replace
 
 if TYPE_CHECKING:

@@ -15,14 +15,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.control.people.standing import at_machine, is_trusted
-from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
+from hermes.domain.chats.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, UserError
-from hermes.domain.injection import Scan, findings
-from hermes.domain.ports.world import Backend, World
-from hermes.domain.settings.settings import Profile, Settings
-from hermes.domain.settings.skills import SkillSettings
-from hermes.domain.skill import (
+from hermes.domain.knowledge.skill import (
     SKILL_FILE,
     PlannedChange,
     Skill,
@@ -33,9 +29,13 @@ from hermes.domain.skill import (
     pick_skill,
     slug,
 )
+from hermes.domain.ports.world import Backend, World
+from hermes.domain.safety.injection import Scan, findings
+from hermes.domain.settings.settings import Profile, Settings
+from hermes.domain.settings.skills import SkillSettings
 from hermes.domain.text import one_line
-from hermes.domain.tool import ToolContext
-from hermes.domain.toolbox import ToolsetLimit
+from hermes.domain.tools.tool import ToolContext
+from hermes.domain.tools.toolbox import ToolsetLimit
 from hermes.state.home.homes import SKILLS_FOLDER
 from hermes.state.skills.editing import apply_change, check_path, plan_change
 from hermes.state.skills.installing import InstalledSkills

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from hermes.control.people.standing import is_trusted
 from hermes.control.turn.passwords import PasswordDesk
-from hermes.domain.address import LOCAL_DOOR
+from hermes.domain.chats.address import LOCAL_DOOR
 from hermes.domain.errors import UserError
 from hermes.domain.settings.settings import Settings
-from hermes.domain.tool import ToolContext
+from hermes.domain.tools.tool import ToolContext
 from hermes.state.settings.secrets import Secrets
 
 VARIABLE = "SUDO_PASSWORD"

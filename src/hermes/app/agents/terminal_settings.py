@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from hermes.app.agents.ladder import LANDLOCK, SSH, holds_network, read_network
 from hermes.control.people.standing import OWNERS_KEYS, is_trusted
-from hermes.domain.address import (
+from hermes.domain.chats.address import (
     DEFAULT_ACCOUNT,
     LOCAL_DOOR,
     Address,

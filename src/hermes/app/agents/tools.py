@@ -13,15 +13,15 @@ from msgspec import Struct, field
 
 from hermes.agent.tools.registry import TOOLS, toolsets
 from hermes.control.workers import Supervisor
-from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
-from hermes.domain.border import contain, describe
+from hermes.domain.chats.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.session import Session
 from hermes.domain.settings.settings import Settings
+from hermes.domain.system.border import contain, describe
 from hermes.domain.text import one_line
-from hermes.domain.toolbox import Toolbox, ToolsetLimit, ToolSource
-from hermes.domain.toolsets import NO_TOOLSET, check_names, preset_of
+from hermes.domain.tools.toolbox import Toolbox, ToolsetLimit, ToolSource
+from hermes.domain.tools.toolsets import NO_TOOLSET, check_names, preset_of
+from hermes.domain.turns.session import Session
 from hermes.state.settings.loader import LoadedSettings
 
 log = logging.getLogger("hermes.tools")

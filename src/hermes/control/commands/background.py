@@ -10,9 +10,9 @@ from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.control.commands.session import name_of, new_turn, owns, spoken
 from hermes.control.turn.questions import yolo_counts
 from hermes.domain.ids import SessionId, new_session_id
-from hermes.domain.session import BACKGROUND, Session, owner_of
 from hermes.domain.text import one_line
-from hermes.domain.turn import BusyMode, Cause
+from hermes.domain.turns.session import BACKGROUND, Session, owner_of
+from hermes.domain.turns.turn import BusyMode, Cause
 from hermes.domain.word import replace
 
 _LOOKED_AT = 200

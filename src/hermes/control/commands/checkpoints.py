@@ -13,10 +13,10 @@ from hermes.control.commands.registry import (
     read_number,
 )
 from hermes.control.commands.session import new_turn
-from hermes.domain.checkpoint import Checkpoint
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
-from hermes.domain.turn import BusyMode, Cause, TurnAction, TurnInput
+from hermes.domain.tools.checkpoint import Checkpoint
+from hermes.domain.turns.turn import BusyMode, Cause, TurnAction, TurnInput
 
 _USAGE = "Write /rollback, /rollback 2, /rollback diff 2 or /rollback 2 src/file.py."
 _LONGEST_DIFF = 3_000

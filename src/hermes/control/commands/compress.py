@@ -6,7 +6,7 @@ from hermes.control.commands.registry import CommandCall, CommandReply, command,
 from hermes.control.commands.session import new_turn
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
-from hermes.domain.turn import BusyMode, Cause, TurnAction, TurnInput
+from hermes.domain.turns.turn import BusyMode, Cause, TurnAction, TurnInput
 
 _MOST_TURNS = 1000
 _LONGEST_FOCUS = 500

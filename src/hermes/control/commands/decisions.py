@@ -5,10 +5,10 @@ from __future__ import annotations
 from hermes.control.commands.registry import CommandCall, CommandReply, command, read_number
 from hermes.control.turn.questions import answer, questions_here
 from hermes.domain.errors import UserError
-from hermes.domain.event import QuestionKind, Verdict
-from hermes.domain.session import owner_of
 from hermes.domain.text import one_line, storable
-from hermes.domain.turn import Answer, Question
+from hermes.domain.turns.event import QuestionKind, Verdict
+from hermes.domain.turns.session import owner_of
+from hermes.domain.turns.turn import Answer, Question
 
 _REASON = 280
 _SCOPES = {"session": Verdict.SESSION, "always": Verdict.ALWAYS}

@@ -15,13 +15,13 @@ from hermes.control.commands.registry import (
 )
 from hermes.control.people.access import AccessRequest, decide, is_paired
 from hermes.control.sessions.administration import trace_message
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
-from hermes.domain.session import owner_of
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import closest, one_line
-from hermes.domain.turn import TurnState
+from hermes.domain.turns.session import owner_of
+from hermes.domain.turns.turn import TurnState
 
 _PAGE = 20
 _PAGE_SIZES = {"telegram": 15}

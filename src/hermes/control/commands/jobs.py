@@ -12,7 +12,7 @@ from hermes.control.jobs.runs import JobContext
 from hermes.control.jobs.wording import job_line, title
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import UserError
-from hermes.domain.job import Job
+from hermes.domain.turns.job import Job
 
 _USAGE = "Write /cron list, or /cron pause|resume|run|remove <job>, or /cron add <schedule> | <prompt>."
 _DONE: dict[JobAction, Callable[[Job, tzinfo], str]] = {

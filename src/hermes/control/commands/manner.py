@@ -7,12 +7,12 @@ from __future__ import annotations
 from typing import Any
 
 from hermes.control.commands.registry import CommandCall, CommandReply, command
+from hermes.domain.chats.voice_modes import VoiceMode, set_voice_mode, voice_mode
 from hermes.domain.errors import UserError
-from hermes.domain.manner import NO_MANNER, NO_PERSONALITY
-from hermes.domain.personalities import check_personality, personality_names
+from hermes.domain.models.manner import NO_MANNER, NO_PERSONALITY
+from hermes.domain.models.personalities import check_personality, personality_names
 from hermes.domain.settings.manner import EFFORTS, PROGRESS
 from hermes.domain.text import one_line
-from hermes.domain.voice_modes import VoiceMode, set_voice_mode, voice_mode
 from hermes.domain.word import replace
 from hermes.stream.fold.display import display_for
 

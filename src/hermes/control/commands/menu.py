@@ -13,11 +13,11 @@ import re
 from hermes.control.commands.registry import COMMANDS, known_commands, usable
 from hermes.control.core import GatewayCore, Runtime
 from hermes.control.people.routing import route
-from hermes.domain.address import Address, Source, SourceKind, read_platform
-from hermes.domain.capabilities import MenuEntry, MenuLimits
+from hermes.domain.chats.address import Address, Source, SourceKind, read_platform
+from hermes.domain.chats.capabilities import MenuEntry, MenuLimits
+from hermes.domain.chats.message import Inbound
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Inbound
 from hermes.domain.ports.platform import Menu, Platform
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line

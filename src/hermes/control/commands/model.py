@@ -8,9 +8,9 @@ from msgspec import Struct
 from hermes.control.commands.registry import CommandCall, CommandReply, CommandRequest, command
 from hermes.control.people.standing import is_trusted
 from hermes.domain.errors import UserError
-from hermes.domain.event import ModelSaid
 from hermes.domain.ports.models import ModelDirectory, ModelOption, describe_facts
 from hermes.domain.text import one_line
+from hermes.domain.turns.event import ModelSaid
 from hermes.domain.word import replace
 
 _DEFAULT = "default"

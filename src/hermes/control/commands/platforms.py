@@ -13,11 +13,11 @@ from hermes.control.outbound.notices import ask_restart
 from hermes.control.outbound.targets import home_channels
 from hermes.control.people.access import account_of
 from hermes.control.people.pairing import invite
-from hermes.domain.address import LOCAL_DOOR, SourceKind, read_platform, spell_platform
+from hermes.domain.chats.address import LOCAL_DOOR, SourceKind, read_platform, spell_platform
+from hermes.domain.chats.pairing import Account
 from hermes.domain.errors import UserError
-from hermes.domain.pairing import Account
-from hermes.domain.session import owner_of
 from hermes.domain.text import one_line
+from hermes.domain.turns.session import owner_of
 
 _USAGE = "Write /platform list, /platform pause <platform> or /platform resume <platform>."
 

@@ -12,7 +12,7 @@ from hermes.control.core import Runtime
 from hermes.domain.errors import UserError
 from hermes.domain.settings.settings import QuickCommand, Settings
 from hermes.domain.text import one_line
-from hermes.domain.turn import BusyMode, Cause, TurnAction, TurnInput
+from hermes.domain.turns.turn import BusyMode, Cause, TurnAction, TurnInput
 
 _RUNS: dict[str, Callable[[QuickCommand, CommandCall], CommandReply]] = {}
 

@@ -19,18 +19,18 @@ from msgspec import Struct, field
 from hermes.control.core import Runtime
 from hermes.control.outbound.targets import ResolveTargets, default_targets
 from hermes.control.people.standing import admin_list
-from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
-from hermes.domain.border import Border
-from hermes.domain.command_line import read_command
+from hermes.domain.chats.address import LOCAL_DOOR, Source, SourceKind
+from hermes.domain.chats.command_line import read_command
 from hermes.domain.errors import HermesError, UserError
-from hermes.domain.gateway_event import GatewayEvent
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.models import ModelDirectory
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings.settings import Settings
+from hermes.domain.system.border import Border
 from hermes.domain.text import closest, one_line
-from hermes.domain.turn import ReplyPlace, Turn
+from hermes.domain.turns.gateway_event import GatewayEvent
+from hermes.domain.turns.session import Session, SessionKey
+from hermes.domain.turns.turn import ReplyPlace, Turn
 from hermes.domain.word import field_names, replace
 
 log = logging.getLogger("hermes.commands")

@@ -29,16 +29,16 @@ from hermes.control.hooks.context import about_command
 from hermes.control.hooks.dispatch import ALLOWED, Decision, Hooks, Ruling, no_answer
 from hermes.control.sessions.callers import Caller, find_session, session_of
 from hermes.control.turn.claim import next_session
-from hermes.domain.border import Border
-from hermes.domain.command_line import CallerReply, read_command
+from hermes.domain.chats.command_line import CallerReply, read_command
 from hermes.domain.errors import HermesError, UserError
-from hermes.domain.gateway_event import CommandRun, GatewayEvent, session_began, session_replaced
-from hermes.domain.hooks import COMMAND
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, begin_session
 from hermes.domain.settings.settings import Settings
+from hermes.domain.system.border import Border
+from hermes.domain.system.hooks import COMMAND
 from hermes.domain.text import one_line, storable
+from hermes.domain.turns.gateway_event import CommandRun, GatewayEvent, session_began, session_replaced
+from hermes.domain.turns.session import Session, begin_session
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.commands")

@@ -17,11 +17,12 @@ from hermes.control.sessions.submission import LONGEST_TITLE
 from hermes.control.turn.claim import new_session_words, next_session
 from hermes.control.turn.questions import questions_here
 from hermes.control.turn.stopping import ask_to_stop, stop_session
-from hermes.domain.busy import choose_busy_mode
 from hermes.domain.errors import UserError
-from hermes.domain.event import UserSaid
 from hermes.domain.ids import SessionId
-from hermes.domain.session import (
+from hermes.domain.text import one_line, without_invisible
+from hermes.domain.turns.busy import choose_busy_mode
+from hermes.domain.turns.event import UserSaid
+from hermes.domain.turns.session import (
     BACKGROUND,
     SHARED_KINDS,
     Session,
@@ -30,9 +31,8 @@ from hermes.domain.session import (
     owner_of,
     speaks_for_another,
 )
-from hermes.domain.text import one_line, without_invisible
-from hermes.domain.transcript import visible
-from hermes.domain.turn import DROPPED, BusyMode, Cause, Turn, TurnAction, TurnInput, TurnState
+from hermes.domain.turns.transcript import visible
+from hermes.domain.turns.turn import DROPPED, BusyMode, Cause, Turn, TurnAction, TurnInput, TurnState
 from hermes.domain.word import replace
 
 _COUNTED = 1000

@@ -15,11 +15,11 @@ from hermes.control.commands.registry import (
 from hermes.control.commands.session import new_turn
 from hermes.control.core import Runtime
 from hermes.domain.errors import UserError
+from hermes.domain.knowledge.skill import Skill, find_skills
 from hermes.domain.ports.agent import SkillCare
 from hermes.domain.settings.settings import Settings
-from hermes.domain.skill import Skill, find_skills
 from hermes.domain.text import one_line
-from hermes.domain.turn import BusyMode, TurnInput
+from hermes.domain.turns.turn import BusyMode, TurnInput
 
 _LOOKS = ("list", "search")
 _SHOWN = 30

@@ -6,9 +6,9 @@ from __future__ import annotations
 from hermes.control.commands.manner import keep_manner
 from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.domain.errors import UserError
-from hermes.domain.manner import NO_MANNER
+from hermes.domain.models.manner import NO_MANNER
 from hermes.domain.text import one_line
-from hermes.domain.toolsets import stands_for
+from hermes.domain.tools.toolsets import stands_for
 
 _FOR_ALL = "The operator decides for all sessions: hermes tools enable|disable {names}"
 

@@ -10,9 +10,9 @@ from hermes.control.commands.registry import CommandCall, CommandReply, CommandR
 from hermes.control.usage import LONGEST_REPORT, UsageLine, UsageQuery, UsageReport, count_usage, usage_line
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import Refused, UserError
-from hermes.domain.event import ModelSaid
-from hermes.domain.spending import BudgetAccount, accounts_of, spender_of
-from hermes.domain.usage import CacheMiss, CostStatus, UsageGroup, UsageSum, total_of
+from hermes.domain.models.spending import BudgetAccount, accounts_of, spender_of
+from hermes.domain.models.usage import CacheMiss, CostStatus, UsageGroup, UsageSum, total_of
+from hermes.domain.turns.event import ModelSaid
 
 _LATEST = 12
 _MISSES = {

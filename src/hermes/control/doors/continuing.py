@@ -18,16 +18,16 @@ from hermes.control.sessions import repeats, submission
 from hermes.control.sessions.repeats import NewRequest, SubmittedTurn
 from hermes.control.sessions.submission import NotFound
 from hermes.control.turn.questions import answer, as_answer
-from hermes.domain.address import Source
-from hermes.domain.call_options import CallOptions
+from hermes.domain.chats.address import Source
+from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.errors import UserError
-from hermes.domain.event import Asked, Entry, QuestionKind, Verdict
 from hermes.domain.ids import QuestionId, SessionId, client_call_id
-from hermes.domain.message import Attachment, MediaKind
+from hermes.domain.models.call_options import CallOptions
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import make_turn
 from hermes.domain.text import one_line, storable, storable_all
-from hermes.domain.turn import (
+from hermes.domain.turns.event import Asked, Entry, QuestionKind, Verdict
+from hermes.domain.turns.session import make_turn
+from hermes.domain.turns.turn import (
     Answer,
     BusyMode,
     Cause,

@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from hermes.control.feed import Feed, Feeds
 from hermes.control.sessions.submission import NotFound
-from hermes.domain.address import Source
-from hermes.domain.event import Entry, Failed, FeedItem, Stopped
+from hermes.domain.chats.address import Source
 from hermes.domain.ids import TurnId
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.turn import Question, Request, Turn, TurnState
+from hermes.domain.turns.event import Entry, Failed, FeedItem, Stopped
+from hermes.domain.turns.turn import Question, Request, Turn, TurnState
 
 
 class ApiRunStatus(StrEnum):

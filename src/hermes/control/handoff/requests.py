@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from hermes.control.outbound.targets import home_channels
-from hermes.domain.address import Address, Source
+from hermes.domain.chats.address import Address, Source
+from hermes.domain.chats.handoff import Handoff, HandoffState, new_handoff_id
 from hermes.domain.errors import UserError
-from hermes.domain.event import UserSaid
-from hermes.domain.handoff import Handoff, HandoffState, new_handoff_id
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
-from hermes.domain.transcript import visible
+from hermes.domain.turns.event import UserSaid
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.transcript import visible
 from hermes.domain.word import replace
 
 MOST_ATTEMPTS = 3

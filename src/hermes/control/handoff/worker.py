@@ -25,20 +25,20 @@ from hermes.control.people.routing import SelectAgent, chat_session_key, route
 from hermes.control.sessions.callers import UNUSED
 from hermes.control.turn.claim import next_session
 from hermes.control.workers import end_tasks, pause_after, take_each, wait_for_ring
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.capabilities import Grade
-from hermes.domain.channels import Channel
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.capabilities import Grade
+from hermes.domain.chats.channels import Channel
+from hermes.domain.chats.handoff import Handoff, HandoffState
+from hermes.domain.chats.message import Inbound
 from hermes.domain.errors import HermesError, Lost, Refused, Unreachable, UserError
-from hermes.domain.gateway_event import HandoffCompleted
-from hermes.domain.handoff import Handoff, HandoffState
 from hermes.domain.ids import EVERY_AGENT, AgentId, DeliveryId, SessionId
-from hermes.domain.message import Inbound
 from hermes.domain.ports.platform import Platform, Threads
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.session import Session, begin_session, make_turn, session_key
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
-from hermes.domain.turn import Cause, Guidance, ReplyPlace, TurnInput
+from hermes.domain.turns.gateway_event import HandoffCompleted
+from hermes.domain.turns.session import Session, begin_session, make_turn, session_key
+from hermes.domain.turns.turn import Cause, Guidance, ReplyPlace, TurnInput
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.handoff")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hermes.control.hooks.dispatch import HookContext
-from hermes.domain.address import Source, SourceKind, read_platform
-from hermes.domain.event import Cleared, Entry, Failed, Finished, ModelSaid, Stopped, Summarised, UserSaid
-from hermes.domain.gateway_event import SessionBegan, SessionEnded
-from hermes.domain.hooks import (
+from hermes.domain.chats.address import Source, SourceKind, read_platform
+from hermes.domain.chats.message import Inbound
+from hermes.domain.ids import AgentId
+from hermes.domain.system.hooks import (
     AGENT_END,
     AGENT_START,
     AGENT_STEP,
@@ -17,10 +17,19 @@ from hermes.domain.hooks import (
     SESSION_RESET,
     SESSION_START,
 )
-from hermes.domain.ids import AgentId
-from hermes.domain.message import Inbound
-from hermes.domain.session import Session, SessionKey
-from hermes.domain.turn import Turn
+from hermes.domain.turns.event import (
+    Cleared,
+    Entry,
+    Failed,
+    Finished,
+    ModelSaid,
+    Stopped,
+    Summarised,
+    UserSaid,
+)
+from hermes.domain.turns.gateway_event import SessionBegan, SessionEnded
+from hermes.domain.turns.session import Session, SessionKey
+from hermes.domain.turns.turn import Turn
 from hermes.stream.fold.answer import answer_text
 
 LONGEST_TEXT = 500

@@ -20,9 +20,9 @@ from msgspec import Struct, field
 
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock, SystemClock
-from hermes.domain.concealing import Conceal, concealed_data
 from hermes.domain.errors import Unreachable
-from hermes.domain.hooks import EVENTS, SELECT_AGENT, Hook, HookAnswer, HookRunner
+from hermes.domain.safety.concealing import Conceal, concealed_data
+from hermes.domain.system.hooks import EVENTS, SELECT_AGENT, Hook, HookAnswer, HookRunner
 from hermes.domain.text import one_line, storable
 
 log = logging.getLogger("hermes.hooks")

@@ -8,9 +8,9 @@ import logging
 
 import msgspec
 
-from hermes.domain.gateway_event import GatewayEvent, SessionEnded
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
+from hermes.domain.turns.gateway_event import GatewayEvent, SessionEnded
 
 log = logging.getLogger("hermes.hooks")
 MOST_NOTED = 500

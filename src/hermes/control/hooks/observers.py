@@ -13,8 +13,9 @@ from hermes.control.events import Events
 from hermes.control.hooks.context import HookNotice, about_session, about_turn
 from hermes.control.hooks.dispatch import MOST_WAITING, HookContext, Hooks
 from hermes.control.hooks.endings import noted_ends, strike_out
-from hermes.domain.gateway_event import RecordsStored, SessionBegan, SessionEnded
-from hermes.domain.hooks import (
+from hermes.domain.ids import SessionId
+from hermes.domain.ports.store import Store, Tx
+from hermes.domain.system.hooks import (
     AGENT_END,
     AGENT_START,
     AGENT_STEP,
@@ -23,8 +24,7 @@ from hermes.domain.hooks import (
     SESSION_RESET,
     SESSION_START,
 )
-from hermes.domain.ids import SessionId
-from hermes.domain.ports.store import Store, Tx
+from hermes.domain.turns.gateway_event import RecordsStored, SessionBegan, SessionEnded
 
 Observed = RecordsStored | SessionBegan | SessionEnded
 

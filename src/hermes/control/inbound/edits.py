@@ -11,12 +11,10 @@ from datetime import datetime
 from functools import partial
 
 from hermes.control.core import GatewayCore
-from hermes.domain.address import Source
-from hermes.domain.channels import seen_channel
-from hermes.domain.ids import EVERY_AGENT, AgentId, SessionId, TurnId
-from hermes.domain.message import Inbound, InboundKind, deletes
-from hermes.domain.ports.store import Tx
-from hermes.domain.rows import (
+from hermes.domain.chats.address import Source
+from hermes.domain.chats.channels import seen_channel
+from hermes.domain.chats.message import Inbound, InboundKind, deletes
+from hermes.domain.chats.rows import (
     DELETED,
     EDIT_TAKEN,
     EDITED,
@@ -26,10 +24,12 @@ from hermes.domain.rows import (
     InboxRow,
     ignored,
 )
+from hermes.domain.chats.voice_modes import move_voice_mode
+from hermes.domain.ids import EVERY_AGENT, AgentId, SessionId, TurnId
+from hermes.domain.ports.store import Tx
 from hermes.domain.settings.settings import Settings
-from hermes.domain.turn import WITHDRAWN as MESSAGE_DELETED
-from hermes.domain.turn import Turn, TurnState
-from hermes.domain.voice_modes import move_voice_mode
+from hermes.domain.turns.turn import WITHDRAWN as MESSAGE_DELETED
+from hermes.domain.turns.turn import Turn, TurnState
 from hermes.domain.word import field_names, replace
 
 _NO_MESSAGE = ignored("deletion of something that is no message to the agent")

@@ -67,19 +67,12 @@ from hermes.control.turn.questions import (
     was_asked_at,
 )
 from hermes.control.workers import MOST_FAILURES, end_tasks, pause_after
-from hermes.domain.address import Address, SourceKind
-from hermes.domain.busy import choose_busy_mode
-from hermes.domain.capabilities import Capabilities
-from hermes.domain.channels import seen_channel
-from hermes.domain.command_line import read_command
-from hermes.domain.errors import Lost, Unreachable, UserError
-from hermes.domain.event import QuestionKind
-from hermes.domain.gateway_event import CommandRun, GatewayEvent, session_began, session_renewed
-from hermes.domain.hooks import SESSION_END
-from hermes.domain.ids import SessionId, TurnId
-from hermes.domain.message import Inbound, InboundKind, deletes, deletion_of
-from hermes.domain.ports.store import Tx
-from hermes.domain.rows import (
+from hermes.domain.chats.address import Address, SourceKind
+from hermes.domain.chats.capabilities import Capabilities
+from hermes.domain.chats.channels import seen_channel
+from hermes.domain.chats.command_line import read_command
+from hermes.domain.chats.message import Inbound, InboundKind, deletes, deletion_of
+from hermes.domain.chats.rows import (
     EDIT_TAKEN,
     TAKEN_AS_TURN,
     WITHDRAWN,
@@ -91,9 +84,16 @@ from hermes.domain.rows import (
     ignored,
     outbox_rows,
 )
-from hermes.domain.session import Session, SessionKey, begin_session, make_turn
+from hermes.domain.errors import Lost, Unreachable, UserError
+from hermes.domain.ids import SessionId, TurnId
+from hermes.domain.ports.store import Tx
 from hermes.domain.settings.settings import Profile, ResetMode, Settings
-from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput, TurnState
+from hermes.domain.system.hooks import SESSION_END
+from hermes.domain.turns.busy import choose_busy_mode
+from hermes.domain.turns.event import QuestionKind
+from hermes.domain.turns.gateway_event import CommandRun, GatewayEvent, session_began, session_renewed
+from hermes.domain.turns.session import Session, SessionKey, begin_session, make_turn
+from hermes.domain.turns.turn import Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.domain.word import replace
 
 _PAGE = 256

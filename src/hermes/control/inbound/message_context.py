@@ -12,15 +12,15 @@ from datetime import datetime
 from msgspec import Struct
 
 from hermes.control.turn.chat_prompt import describe_place, quote_name
-from hermes.domain.address import CHAT_KINDS, Source, SourceKind
+from hermes.domain.chats.address import CHAT_KINDS, Source, SourceKind
+from hermes.domain.chats.message import Attachment, Inbound
+from hermes.domain.chats.rows import OverheardMessage
 from hermes.domain.clock import zone_named
-from hermes.domain.message import Attachment, Inbound
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OverheardMessage
-from hermes.domain.session import Session
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, showable
-from hermes.domain.turn import Guidance
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import Guidance
 from hermes.domain.word import replace
 
 MOST_QUOTED = 500

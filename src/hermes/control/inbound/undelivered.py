@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from hermes.control.core import GatewayCore
 from hermes.control.outbound.notices import is_missed, report_undelivered
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.rows import InboundOutcome, InboxRow, OutcomeKind, OutState
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import InboundOutcome, InboxRow, OutcomeKind, OutState
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 

@@ -16,16 +16,16 @@ from hermes.control.jobs.wording import title
 from hermes.control.outbound.targets import LOCAL, ORIGIN
 from hermes.control.people.standing import is_trusted
 from hermes.control.sessions.submission import NotFound
-from hermes.domain.address import Source, SourceKind
+from hermes.domain.chats.address import Source, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, JobId, new_job_id
-from hermes.domain.job import CatchUp, Job, JobRun, JobState, quiet_until
+from hermes.domain.models.spending import job_budget
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import JobWorld
-from hermes.domain.session import owner_of
-from hermes.domain.spending import job_budget
 from hermes.domain.text import one_line, storable
+from hermes.domain.turns.job import CatchUp, Job, JobRun, JobState, quiet_until
+from hermes.domain.turns.session import owner_of
 from hermes.domain.word import replace
 
 LONGEST_NAME, LONGEST_PROMPT, MOST_TIMES = 200, 5000, 1_000_000

@@ -19,11 +19,15 @@ from hermes.control.outbound.targets import ResolveTargets, default_targets, lan
 from hermes.control.people.routing import JOBS
 from hermes.control.turn.children import last_step
 from hermes.control.turn.stopping import stop_turn
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.message import Body
 from hermes.domain.errors import UserError
-from hermes.domain.event import Failed
 from hermes.domain.ids import AgentId, JobId, SessionId
-from hermes.domain.job import (
+from hermes.domain.ports.store import Tx
+from hermes.domain.settings.settings import Settings
+from hermes.domain.text import storable
+from hermes.domain.turns.event import Failed
+from hermes.domain.turns.job import (
     CatchUp,
     Job,
     JobRun,
@@ -34,12 +38,8 @@ from hermes.domain.job import (
     Slot,
     quiet_until,
 )
-from hermes.domain.message import Body
-from hermes.domain.ports.store import Tx
-from hermes.domain.session import RUN_SESSIONS, Session, make_turn
-from hermes.domain.settings.settings import Settings
-from hermes.domain.text import storable
-from hermes.domain.turn import Cause, Guidance, ReplyPlace, TurnAction, TurnInput, TurnState
+from hermes.domain.turns.session import RUN_SESSIONS, Session, make_turn
+from hermes.domain.turns.turn import Cause, Guidance, ReplyPlace, TurnAction, TurnInput, TurnState
 from hermes.domain.word import replace
 
 WITHHELD = ("cronjob", "clarify", "messaging", "send_message")

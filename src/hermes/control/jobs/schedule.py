@@ -15,7 +15,7 @@ from typing import NoReturn
 from msgspec import Struct
 
 from hermes.domain.errors import UserError
-from hermes.domain.late_pattern import late_pattern
+from hermes.domain.safety.late_pattern import late_pattern
 from hermes.domain.text import one_line
 
 EXAMPLES = "30m (once), every 2h, 0 9 * * MON-FRI, @daily, 2030-05-01T09:00"

@@ -24,15 +24,15 @@ from hermes.control.jobs.wording import INTERRUPTED, output_name, output_text
 from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.targets import ResolveTargets
 from hermes.control.workers import do_each, end_tasks, take_each, wait_for_ring
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import HermesError, UserError
-from hermes.domain.gateway_event import CommandRun, JobRunBegan, JobRunEnded, TurnEnded
 from hermes.domain.ids import EVERY_AGENT, AgentId, SessionId
-from hermes.domain.job import DueJobs, Job, JobRun, RunState, Slot
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import JobWorld
-from hermes.domain.turn import TurnState
+from hermes.domain.turns.gateway_event import CommandRun, JobRunBegan, JobRunEnded, TurnEnded
+from hermes.domain.turns.job import DueJobs, Job, JobRun, RunState, Slot
+from hermes.domain.turns.turn import TurnState
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.cron")

@@ -10,10 +10,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.domain.event import Entry, Failed, ModelSaid, Stopped, ToolFinished, UserSaid
-from hermes.domain.job import Job, JobRun, JobState, RunStatus, ScriptReport
-from hermes.domain.outside import TASK, fence
+from hermes.domain.safety.outside import TASK, fence
 from hermes.domain.text import one_line
+from hermes.domain.turns.event import Entry, Failed, ModelSaid, Stopped, ToolFinished, UserSaid
+from hermes.domain.turns.job import Job, JobRun, JobState, RunStatus, ScriptReport
 from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.directives import is_silence
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, read_platform
-from hermes.domain.capabilities import NO_ABILITIES, Capabilities
-from hermes.domain.gateway_event import CommandRun
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, read_platform
+from hermes.domain.chats.capabilities import NO_ABILITIES, Capabilities
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store, Tx
+from hermes.domain.turns.gateway_event import CommandRun
 
 _PAUSED = "resting:"
 

@@ -11,21 +11,30 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from hermes.control.outbound.question_messages import close_question, question_rows
-from hermes.domain.address import LOCAL_DOOR, Address
-from hermes.domain.capabilities import AlbumLimit, Capabilities
+from hermes.domain.chats.address import LOCAL_DOOR, Address
+from hermes.domain.chats.capabilities import AlbumLimit, Capabilities
+from hermes.domain.chats.message import Attachment, Body, MediaKind
+from hermes.domain.chats.rows import OutboxRow, OutState, outbox_rows
+from hermes.domain.chats.voice_modes import VoiceMode, voice_mode
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
-from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Stopped, ToolFinished, Verdict
 from hermes.domain.ids import TurnId
-from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow, OutState, outbox_rows
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, size_told
-from hermes.domain.transcript import view_turn
-from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
-from hermes.domain.voice_modes import VoiceMode, voice_mode
+from hermes.domain.turns.event import (
+    Asked,
+    Entry,
+    Failed,
+    Finished,
+    QuestionKind,
+    Stopped,
+    ToolFinished,
+    Verdict,
+)
+from hermes.domain.turns.transcript import view_turn
+from hermes.domain.turns.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
 from hermes.domain.word import replace
 from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.directives import is_silence, may_be_silence, read_directives, without_directives

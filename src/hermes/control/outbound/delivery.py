@@ -15,16 +15,16 @@ from hermes.control.feed import Feed
 from hermes.control.outbound.accounts import PlatformAccounts
 from hermes.control.outbound.send_pace import SendPace
 from hermes.control.workers import TaskSet, Workers
-from hermes.domain.address import Address, SourceKind
+from hermes.domain.chats.address import Address, SourceKind
+from hermes.domain.chats.message import Receipt
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Unreachable
-from hermes.domain.event import Asked, Entry, Failed, Finished
-from hermes.domain.hooks import GATE_SEND
-from hermes.domain.manner import Manner
-from hermes.domain.message import Receipt
+from hermes.domain.models.manner import Manner
 from hermes.domain.ports.platform import Platform, Reactions, Typing
 from hermes.domain.settings.live import LiveSettings
-from hermes.domain.turn import Turn
+from hermes.domain.system.hooks import GATE_SEND
+from hermes.domain.turns.event import Asked, Entry, Failed, Finished
+from hermes.domain.turns.turn import Turn
 from hermes.stream.fold.display import display_for
 from hermes.stream.fold.draft_pace import draft_pace
 

@@ -21,14 +21,14 @@ from hermes.control.core import GatewayCore
 from hermes.control.feed import Feed
 from hermes.control.outbound.answers import PARTS_PER_SEGMENT
 from hermes.control.workers import report_death
+from hermes.domain.chats.message import Body, Receipt
+from hermes.domain.chats.rows import OutboxRow, OutState
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.event import Asked, Entry, FeedItem, TextDelta
-from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Deletes, Edits, Platform, Previews
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
-from hermes.domain.turn import Turn
+from hermes.domain.turns.event import Asked, Entry, FeedItem, TextDelta
+from hermes.domain.turns.turn import Turn
 from hermes.domain.word import check_word, replace
 from hermes.stream.fold.display import ChatDisplay
 from hermes.stream.fold.draft_pace import DraftPace, draft_text

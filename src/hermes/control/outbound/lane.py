@@ -21,12 +21,12 @@ from hermes.control.outbound.notices import report_undelivered
 from hermes.control.outbound.row_sender import WAITS, RowSender
 from hermes.control.outbound.send_pace import SendPace
 from hermes.control.workers import pause_after, wait_for_ring
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.rows import OutboxRow, OutState
 from hermes.domain.errors import Unreachable
-from hermes.domain.gateway_event import DeliveryEnded
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow, OutState
+from hermes.domain.turns.gateway_event import DeliveryEnded
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.lane")

@@ -15,15 +15,15 @@ from functools import partial
 from hermes.control.core import GatewayCore
 from hermes.control.outbound.answers import name_files
 from hermes.control.outbound.targets import home_channel, home_channels, lane_of, real_place
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body
+from hermes.domain.chats.rows import Boot, OutboxRow
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.message import Body
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import Boot, OutboxRow
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
-from hermes.domain.turn import TurnAction, TurnState
+from hermes.domain.turns.turn import TurnAction, TurnState
 
 RESTARTED = "⏸ The gateway was restarted before your answer was finished; it goes on by itself."
 STOPPED = "⏸ The gateway was stopped before your answer was finished; it goes on when the gateway is back."

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.rows import OutboxRow, OutState
 from hermes.domain.errors import UserError
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from hermes.domain.capabilities import Capabilities, Grade
-from hermes.domain.event import Asked, QuestionKind, Verdict
-from hermes.domain.message import Body, Button
+from hermes.domain.chats.capabilities import Capabilities, Grade
+from hermes.domain.chats.message import Body, Button
+from hermes.domain.chats.rows import OutboxRow, outbox_rows
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow, outbox_rows
 from hermes.domain.text import one_line
-from hermes.domain.turn import Answer, ReplyPlace
+from hermes.domain.turns.event import Asked, QuestionKind, Verdict
+from hermes.domain.turns.turn import Answer, ReplyPlace
 from hermes.domain.word import replace
 from hermes.stream.fold.questions import choices, question_text
 

@@ -22,13 +22,13 @@ from hermes.control.outbound.answers import PARTS_PER_SEGMENT, REPEAT_MARK
 from hermes.control.outbound.draft import checked_receipt, remove_message
 from hermes.control.outbound.notices import is_missed, unsent_files
 from hermes.control.outbound.question_messages import closed_body
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.chats.capabilities import Capabilities
+from hermes.domain.chats.message import Body, Receipt, transfer_seconds
+from hermes.domain.chats.rows import OutboxRow, OutState
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.hooks import GATE_SEND
 from hermes.domain.ids import EVERY_AGENT
-from hermes.domain.message import Body, Receipt, transfer_seconds
 from hermes.domain.ports.platform import Edits, History, OutsideWindow, Platform
-from hermes.domain.rows import OutboxRow, OutState
+from hermes.domain.system.hooks import GATE_SEND
 from hermes.domain.text import one_line, storable
 from hermes.domain.word import replace
 

@@ -3,8 +3,8 @@ memory: after a restart the platform itself says what is too fast."""
 
 from __future__ import annotations
 
-from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.capabilities import Capabilities
 
 _MOST = 10_000
 

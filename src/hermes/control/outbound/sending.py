@@ -23,18 +23,18 @@ from hermes.control.outbound.targets import (
     resolve_targets,
     spellings,
 )
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.capabilities import Capabilities
+from hermes.domain.chats.message import Body
+from hermes.domain.chats.rows import outbox_rows
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.message import Body
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import outbox_rows
-from hermes.domain.session import make_turn
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.text import storable
-from hermes.domain.turn import Cause, TurnAction, TurnInput
+from hermes.domain.turns.session import make_turn
+from hermes.domain.turns.turn import Cause, TurnAction, TurnInput
 from hermes.domain.word import replace
 
 _PREFIX = "send:"

@@ -15,17 +15,17 @@ from hermes.control.outbound.answers import SPEECH
 from hermes.control.outbound.notices import notify
 from hermes.control.outbound.row_sender import rule_message
 from hermes.control.workers import RungWorker, Workers
-from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.capabilities import Capabilities
+from hermes.domain.chats.message import Attachment, Body
+from hermes.domain.chats.rows import OutboxRow, OutState
 from hermes.domain.errors import HermesError
-from hermes.domain.hooks import GATE_SEND
 from hermes.domain.ids import AgentId, TurnId
-from hermes.domain.message import Attachment, Body
-from hermes.domain.model_facts import MediaRole
+from hermes.domain.models.model_facts import MediaRole
+from hermes.domain.models.usage import AuxiliaryCall, Usage
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow, OutState
+from hermes.domain.system.hooks import GATE_SEND
 from hermes.domain.text import one_line
-from hermes.domain.usage import AuxiliaryCall, Usage
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.speech")

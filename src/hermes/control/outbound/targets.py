@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 from msgspec import Struct, field
 
-from hermes.domain.address import Address, Source, SourceKind, read_platform, spell_platform
-from hermes.domain.channels import Channel
+from hermes.domain.chats.address import Address, Source, SourceKind, read_platform, spell_platform
+from hermes.domain.chats.channels import Channel
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import EVERY_AGENT, AgentId

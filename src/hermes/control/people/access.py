@@ -14,12 +14,12 @@ from enum import StrEnum
 from msgspec import Struct
 
 from hermes.control.people.operator_patterns import fits_one
-from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
-from hermes.domain.capabilities import NO_ABILITIES, Capabilities
+from hermes.domain.chats.address import LOCAL_DOOR, Address, Source, SourceKind
+from hermes.domain.chats.capabilities import NO_ABILITIES, Capabilities
+from hermes.domain.chats.pairing import Account
+from hermes.domain.chats.rows import InboundOutcome, OutcomeKind
 from hermes.domain.errors import UserError
-from hermes.domain.pairing import Account
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import InboundOutcome, OutcomeKind
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import closest, one_line

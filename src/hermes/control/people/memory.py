@@ -13,10 +13,10 @@ from enum import StrEnum
 from msgspec import Struct
 
 from hermes.control.people.standing import OWNERS_KEYS, admin_list, at_machine, is_trusted
-from hermes.domain.address import Source, SourceKind
+from hermes.domain.chats.address import Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.memory import (
+from hermes.domain.knowledge.memory import (
     AGENT_SHELF,
     BY_HAND,
     EVERYBODY,
@@ -30,9 +30,9 @@ from hermes.domain.memory import (
     told_entries,
 )
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import SHARED_KINDS, owner_of
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
+from hermes.domain.turns.session import SHARED_KINDS, owner_of
 from hermes.domain.word import replace
 
 MOST_ENTRIES = 5000

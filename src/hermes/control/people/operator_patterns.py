@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from hermes.domain.address import SourceKind
-from hermes.domain.message import Inbound
-from hermes.domain.pattern_size import why_too_large
+from hermes.domain.chats.address import SourceKind
+from hermes.domain.chats.message import Inbound
+from hermes.domain.safety.pattern_size import why_too_large
 from hermes.domain.text import plain_braces
 
 log = logging.getLogger("hermes.patterns")

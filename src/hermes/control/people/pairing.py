@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from hermes.control.outbound.notices import notify
 from hermes.control.people.access import account_of
-from hermes.domain.address import Address, Source
+from hermes.domain.chats.address import Address, Source
+from hermes.domain.chats.pairing import Account, PairedUser, PairingCode, PairingCounter
+from hermes.domain.chats.rows import InboundOutcome, OutcomeKind
 from hermes.domain.errors import UserError
-from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import InboundOutcome, OutcomeKind
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 

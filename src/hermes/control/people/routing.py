@@ -9,12 +9,12 @@ from msgspec import Struct
 
 from hermes.control.hooks.context import about_inbound
 from hermes.control.hooks.dispatch import Hooks
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.hooks import SELECT_AGENT
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.message import Inbound
 from hermes.domain.ids import AgentId
-from hermes.domain.message import Inbound
-from hermes.domain.session import Isolation, SessionKey, session_key
 from hermes.domain.settings.settings import Settings
+from hermes.domain.system.hooks import SELECT_AGENT
+from hermes.domain.turns.session import Isolation, SessionKey, session_key
 
 JOBS = "cron"
 """The platform that jobs come from, as routes and addresses name it."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hermes.control.people.access import ids_of, is_listed
-from hermes.domain.address import DEFAULT_ACCOUNT, LOCAL_DOOR, Source, SourceKind
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, LOCAL_DOOR, Source, SourceKind
 from hermes.domain.settings.settings import SCRIPT_DOOR, Settings
 
 OWNERS_KEYS = frozenset({DEFAULT_ACCOUNT, "owner"})

@@ -17,14 +17,14 @@ from hermes.control.sessions.submission import (
     fork_session,
     no_session,
 )
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
+from hermes.domain.chats.rows import SearchHit
 from hermes.domain.errors import UserError
-from hermes.domain.event import Entry, ModelSaid, ToolFinished, ToolStarted, UserSaid
 from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import SearchHit
-from hermes.domain.session import BRANCHED, Session, SessionFilter
 from hermes.domain.text import one_line, storable, without_invisible
+from hermes.domain.turns.event import Entry, ModelSaid, ToolFinished, ToolStarted, UserSaid
+from hermes.domain.turns.session import BRANCHED, Session, SessionFilter
 from hermes.domain.word import replace
 
 _HITS_LOOKED_AT = 1000

@@ -7,13 +7,13 @@ from msgspec import Struct
 
 from hermes.control.sessions.repeats import NewRequest
 from hermes.control.sessions.submission import SessionTarget, Submission
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Failed, Finished, Stopped
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.message import Attachment
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.message import Attachment
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import BATCHED, Session, SessionFilter
-from hermes.domain.turn import Guidance, TurnInput, TurnState
+from hermes.domain.turns.event import Failed, Finished, Stopped
+from hermes.domain.turns.session import BATCHED, Session, SessionFilter
+from hermes.domain.turns.turn import Guidance, TurnInput, TurnState
 
 PLATFORM = "batch"
 MOST_ITEMS = 1_000_000

@@ -8,16 +8,16 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from hermes.control.turn.claim import next_session
-from hermes.domain.address import LOCAL_DOOR, Source
+from hermes.domain.chats.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
-from hermes.domain.event import Entry
-from hermes.domain.gateway_event import GatewayEvent, session_began
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, SessionKey, make_turn, session_key
 from hermes.domain.text import one_line, storable
-from hermes.domain.transcript import visible
-from hermes.domain.turn import NO_GUIDANCE, Cause, ReplyPlace, Turn, TurnInput
+from hermes.domain.turns.event import Entry
+from hermes.domain.turns.gateway_event import GatewayEvent, session_began
+from hermes.domain.turns.session import Session, SessionKey, make_turn, session_key
+from hermes.domain.turns.transcript import visible
+from hermes.domain.turns.turn import NO_GUIDANCE, Cause, ReplyPlace, Turn, TurnInput
 from hermes.domain.word import replace
 
 _LOOKED_AT = 50

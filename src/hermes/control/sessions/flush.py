@@ -21,17 +21,17 @@ from hermes.control.chores import Chore
 from hermes.control.core import GatewayCore, Runtime
 from hermes.control.turn.recalling import scope_of
 from hermes.control.workers import RungWorker, Workers
+from hermes.domain.chats.rows import PendingFlush
 from hermes.domain.errors import UserError
-from hermes.domain.event import Entry, ModelSaid, Summarised, UserSaid
-from hermes.domain.gateway_event import CommandRun, SessionEnded, TurnEnded
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.outside import is_foreign, own_words
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import PendingFlush
-from hermes.domain.session import Session, make_turn, owner_of
+from hermes.domain.safety.outside import is_foreign, own_words
 from hermes.domain.text import storable
-from hermes.domain.transcript import not_undone
-from hermes.domain.turn import Cause, Guidance, Turn, TurnInput
+from hermes.domain.turns.event import Entry, ModelSaid, Summarised, UserSaid
+from hermes.domain.turns.gateway_event import CommandRun, SessionEnded, TurnEnded
+from hermes.domain.turns.session import Session, make_turn, owner_of
+from hermes.domain.turns.transcript import not_undone
+from hermes.domain.turns.turn import Cause, Guidance, Turn, TurnInput
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.flush")

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from hermes.control.core import GatewayCore
 from hermes.control.turn.recalling import scope_of
 from hermes.control.workers import wait_for_ring
+from hermes.domain.chats.rows import JournalRow
 from hermes.domain.errors import UserError
-from hermes.domain.event import Entry, Finished, ModelSaid, UserSaid
-from hermes.domain.gateway_event import TurnEnded
 from hermes.domain.ids import TurnId
 from hermes.domain.ports.memory import TurnExchange
-from hermes.domain.rows import JournalRow
-from hermes.domain.turn import Cause
+from hermes.domain.turns.event import Entry, Finished, ModelSaid, UserSaid
+from hermes.domain.turns.gateway_event import TurnEnded
+from hermes.domain.turns.turn import Cause
 
 log = logging.getLogger("hermes.learn")
 CURSOR = "memory.learned"

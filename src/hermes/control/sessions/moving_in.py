@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
 
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
-from hermes.domain.event import (
+from hermes.domain.ids import AgentId, CallId, SessionId, TurnId, new_turn_id
+from hermes.domain.ports.store import Tx
+from hermes.domain.tools.tool import Effect, ToolCall
+from hermes.domain.turns.event import (
     Ending,
     Entry,
     Finished,
@@ -18,12 +21,9 @@ from hermes.domain.event import (
     ToolStarted,
     UserSaid,
 )
-from hermes.domain.ids import AgentId, CallId, SessionId, TurnId, new_turn_id
-from hermes.domain.moving import MovedMessage, MovedSession
-from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, SessionKey, owner_of
-from hermes.domain.tool import Effect, ToolCall
-from hermes.domain.turn import Cause, Speaker, Turn, TurnInput, TurnState
+from hermes.domain.turns.moving import MovedMessage, MovedSession
+from hermes.domain.turns.session import Session, SessionKey, owner_of
+from hermes.domain.turns.turn import Cause, Speaker, Turn, TurnInput, TurnState
 from hermes.domain.word import replace
 
 NO_RESULT = "The result was not kept."

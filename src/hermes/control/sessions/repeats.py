@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from hermes.control.turn.claim import Claim
 from hermes.domain.errors import Unreachable, UserError
-from hermes.domain.event import Entry, Failed, ModelSaid, Stopped, ToolStarted
-from hermes.domain.gateway_event import GatewayEvent
 from hermes.domain.ids import TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.text import one_line
-from hermes.domain.turn import CLIENT_GONE, Request, Turn, TurnState
+from hermes.domain.turns.event import Entry, Failed, ModelSaid, Stopped, ToolStarted
+from hermes.domain.turns.gateway_event import GatewayEvent
+from hermes.domain.turns.turn import CLIENT_GONE, Request, Turn, TurnState
 from hermes.domain.word import replace
 
 TURN_PREFIX = "turn_"

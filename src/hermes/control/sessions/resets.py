@@ -19,14 +19,14 @@ from hermes.control.chores import Chore
 from hermes.control.core import GatewayCore, Runtime
 from hermes.control.hooks.endings import note_ends
 from hermes.control.turn.claim import next_session
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
 from hermes.domain.clock import zone_named
-from hermes.domain.gateway_event import GatewayEvent, session_lapsed
-from hermes.domain.hooks import SESSION_END
 from hermes.domain.ids import EVERY_AGENT, SessionId
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings.settings import ResetMode, ResetSettings, Settings
+from hermes.domain.system.hooks import SESSION_END
+from hermes.domain.turns.gateway_event import GatewayEvent, session_lapsed
+from hermes.domain.turns.session import Session, SessionKey
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.expiry")

@@ -9,8 +9,8 @@ from hermes.control.chores import DAILY, Chore
 from hermes.domain.clock import Clock
 from hermes.domain.ids import EVERY_AGENT, AgentId, SessionId
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.session import Session, SessionFilter
 from hermes.domain.settings.live import LiveSettings
+from hermes.domain.turns.session import Session, SessionFilter
 
 _AT_ONCE = 200
 

@@ -25,20 +25,27 @@ from hermes.control.turn.chat_prompt import door_hint
 from hermes.control.turn.claim import begin_at_once, next_session
 from hermes.control.turn.recalling import may_recall
 from hermes.control.workers import TaskSet
-from hermes.domain.address import Source
-from hermes.domain.busy import choose_busy_mode
-from hermes.domain.concealing import concealed
+from hermes.domain.chats.address import Source
+from hermes.domain.chats.rows import SessionStanding
 from hermes.domain.errors import HermesError, Refused, UserError
-from hermes.domain.gateway_event import session_began
-from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id
 from hermes.domain.ports.store import Tx
-from hermes.domain.references import is_expandable
-from hermes.domain.rows import SessionStanding
-from hermes.domain.session import FrozenPrompt, Session, SessionKey, begin_session, make_turn, session_key
+from hermes.domain.safety.concealing import concealed
 from hermes.domain.settings.settings import Settings
+from hermes.domain.system.hooks import GATE_TURN
 from hermes.domain.text import one_line, storable
-from hermes.domain.turn import (
+from hermes.domain.turns.busy import choose_busy_mode
+from hermes.domain.turns.gateway_event import session_began
+from hermes.domain.turns.references import is_expandable
+from hermes.domain.turns.session import (
+    FrozenPrompt,
+    Session,
+    SessionKey,
+    begin_session,
+    make_turn,
+    session_key,
+)
+from hermes.domain.turns.turn import (
     BusyMode,
     Cause,
     ReplyPlace,

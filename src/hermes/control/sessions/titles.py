@@ -14,17 +14,17 @@ from functools import partial
 from hermes.control.core import GatewayCore, Runtime
 from hermes.control.sessions.submission import free_title
 from hermes.control.turn.budgets import BudgetGate, gate_of
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
 from hermes.domain.errors import HermesError
-from hermes.domain.event import Entry, ModelSaid, UserSaid
-from hermes.domain.gateway_event import TurnEnded
 from hermes.domain.ids import EVERY_AGENT, AgentId, SessionId
-from hermes.domain.model_facts import ModelRole
+from hermes.domain.models.model_facts import ModelRole
+from hermes.domain.models.spending import Spender, turn_spender
+from hermes.domain.models.usage import AuxiliaryCall, Usage
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, SessionFilter
-from hermes.domain.spending import Spender, turn_spender
-from hermes.domain.turn import TurnState
-from hermes.domain.usage import AuxiliaryCall, Usage
+from hermes.domain.turns.event import Entry, ModelSaid, UserSaid
+from hermes.domain.turns.gateway_event import TurnEnded
+from hermes.domain.turns.session import Session, SessionFilter
+from hermes.domain.turns.turn import TurnState
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.titles")

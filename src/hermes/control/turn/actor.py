@@ -33,10 +33,16 @@ from hermes.control.turn.references import expand, left_out, write_expanded
 from hermes.control.turn.steering import AbsorbSteering, rule_steering
 from hermes.control.turn.stopping import cut_off
 from hermes.control.workers import IdleTimer, RunScope, wait_for_ring
-from hermes.domain.address import Source
-from hermes.domain.busy import is_interrupted, steered
+from hermes.domain.chats.address import Source
+from hermes.domain.chats.message import Attachment, Body
 from hermes.domain.errors import Lost, UserError
-from hermes.domain.event import (
+from hermes.domain.ids import TurnId
+from hermes.domain.models.usage import AuxiliaryCall
+from hermes.domain.ports.agent import CallUnderWay, Run
+from hermes.domain.ports.store import Tx
+from hermes.domain.system.hooks import GATE_TURN
+from hermes.domain.turns.busy import is_interrupted, steered
+from hermes.domain.turns.event import (
     Asked,
     Entry,
     Failed,
@@ -48,16 +54,10 @@ from hermes.domain.event import (
     ToolFinished,
     ToolStarted,
 )
-from hermes.domain.hooks import GATE_TURN
-from hermes.domain.ids import TurnId
-from hermes.domain.message import Attachment, Body
-from hermes.domain.ports.agent import CallUnderWay, Run
-from hermes.domain.ports.store import Tx
-from hermes.domain.references import is_expandable
-from hermes.domain.session import BACKGROUND, RUN_SESSIONS, FrozenPrompt, Session
-from hermes.domain.transcript import number_records, turn_entries, view_turn
-from hermes.domain.turn import Turn, TurnState
-from hermes.domain.usage import AuxiliaryCall
+from hermes.domain.turns.references import is_expandable
+from hermes.domain.turns.session import BACKGROUND, RUN_SESSIONS, FrozenPrompt, Session
+from hermes.domain.turns.transcript import number_records, turn_entries, view_turn
+from hermes.domain.turns.turn import Turn, TurnState
 from hermes.domain.word import replace
 from hermes.stream.fold.display import display_for, dress_answer, footer_line
 

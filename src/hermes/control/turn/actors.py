@@ -27,12 +27,12 @@ from hermes.control.turn.claim import WENT_WRONG, Claim
 from hermes.control.turn.inbound_files import AttachmentFetcher
 from hermes.control.turn.stopping import CloseTurns, Conclude, end_stopped, give_up_turns, refuse_turns
 from hermes.control.workers import FailurePolicy, Worker, Workers
-from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
+from hermes.domain.chats.rows import DueSession, UnreadableTurn
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import DueSession, UnreadableTurn
-from hermes.domain.transcript import MARKS, summed_upto, turn_entries
-from hermes.domain.turn import Turn
+from hermes.domain.turns.event import Entry, ModelSaid, ToolFinished, UserSaid
+from hermes.domain.turns.transcript import MARKS, summed_upto, turn_entries
+from hermes.domain.turns.turn import Turn
 
 log = logging.getLogger("hermes.session")
 ActorKey = tuple[AgentId, SessionId]

@@ -12,13 +12,9 @@ from msgspec import Struct
 from hermes.control.core import GatewayCore, Runtime
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import Refused, UserError
-from hermes.domain.event import Entry, Failed, ModelSaid, calls_in
 from hermes.domain.ids import JobId
-from hermes.domain.model_facts import ModelFacts
-from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session
-from hermes.domain.settings.budgets import Budget
-from hermes.domain.spending import (
+from hermes.domain.models.model_facts import ModelFacts
+from hermes.domain.models.spending import (
     AGENT_BUDGET,
     JOB_BUDGET,
     NOTHING_SPENT,
@@ -29,8 +25,12 @@ from hermes.domain.spending import (
     job_budget,
     turn_spender,
 )
-from hermes.domain.turn import Turn
-from hermes.domain.usage import Usage
+from hermes.domain.models.usage import Usage
+from hermes.domain.ports.store import Tx
+from hermes.domain.settings.budgets import Budget
+from hermes.domain.turns.event import Entry, Failed, ModelSaid, calls_in
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import Turn
 
 _RAISE = "Whoever runs this gateway can raise it ({setting} in config.yaml)."
 _RAISE_JOB = "`hermes cron edit {job} --budget …` raises it."

@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from hermes.domain.address import MOST_NAME, Address, Source, SourceKind
-from hermes.domain.capabilities import Capabilities, Flavour
-from hermes.domain.session import Session
+from hermes.domain.chats.address import MOST_NAME, Address, Source, SourceKind
+from hermes.domain.chats.capabilities import Capabilities, Flavour
 from hermes.domain.settings.manner import PlatformHint
 from hermes.domain.text import one_line
-from hermes.domain.turn import Turn
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import Turn
 
 _CHATS = {
     SourceKind.PRIVATE: "a private chat",

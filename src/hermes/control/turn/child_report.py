@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from hermes.control.outbound.answers import closing_words
-from hermes.domain.event import (
+from hermes.domain.text import one_line
+from hermes.domain.turns.event import (
     Asked,
     Entry,
     Failed,
@@ -20,9 +21,8 @@ from hermes.domain.event import (
     calls_in,
     usage_of,
 )
-from hermes.domain.text import one_line
-from hermes.domain.transcript import changed_files
-from hermes.domain.turn import ParentCall, Turn
+from hermes.domain.turns.transcript import changed_files
+from hermes.domain.turns.turn import ParentCall, Turn
 from hermes.stream.fold.questions import for_people
 from hermes.stream.fold.tool_lines import plain_line
 

@@ -16,15 +16,15 @@ from hermes.control.outbound.question_messages import close_question
 from hermes.control.turn.child_report import report_child
 from hermes.control.turn.questions import FOR_PEOPLE, keep_grant, resume
 from hermes.control.turn.stopping import stop_turn
-from hermes.domain.event import Answered, Asked, Entry, Finished, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId, new_question_id
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import BACKGROUND, Session, make_turn
 from hermes.domain.text import one_line
-from hermes.domain.tool import ChildTask
-from hermes.domain.toolsets import NO_TOOLSET
-from hermes.domain.transcript import TurnView, view_turn
-from hermes.domain.turn import Answer, Cause, ParentCall, Question, Turn, TurnInput, TurnState
+from hermes.domain.tools.tool import ChildTask
+from hermes.domain.tools.toolsets import NO_TOOLSET
+from hermes.domain.turns.event import Answered, Asked, Entry, Finished, QuestionKind, Verdict
+from hermes.domain.turns.session import BACKGROUND, Session, make_turn
+from hermes.domain.turns.transcript import TurnView, view_turn
+from hermes.domain.turns.turn import Answer, Cause, ParentCall, Question, Turn, TurnInput, TurnState
 from hermes.domain.word import replace
 
 CHILD = "child_"

@@ -22,11 +22,16 @@ from hermes.control.turn.prepared import take_prepared
 from hermes.control.turn.questions import FOR_PEOPLE
 from hermes.control.turn.recalling import may_recall
 from hermes.control.turn.stopping import cut_off
-from hermes.domain.address import Address, Source
-from hermes.domain.busy import interrupts, is_interrupted, steered, steers
-from hermes.domain.capabilities import NO_ABILITIES, Capabilities
+from hermes.domain.chats.address import Address, Source
+from hermes.domain.chats.capabilities import NO_ABILITIES, Capabilities
+from hermes.domain.chats.message import Attachment
 from hermes.domain.errors import Lost
-from hermes.domain.event import (
+from hermes.domain.ids import CallId, SessionId, TurnId, new_question_id
+from hermes.domain.ports.store import Tx
+from hermes.domain.settings.manner import PlatformHint
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.busy import interrupts, is_interrupted, steered, steers
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Ending,
@@ -42,15 +47,10 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
-from hermes.domain.gateway_event import GatewayEvent, session_replaced
-from hermes.domain.ids import CallId, SessionId, TurnId, new_question_id
-from hermes.domain.message import Attachment
-from hermes.domain.ports.store import Tx
-from hermes.domain.references import is_expandable
-from hermes.domain.session import SHARED_KINDS, FrozenPrompt, Session, SessionKey, begin_session
-from hermes.domain.settings.manner import PlatformHint
-from hermes.domain.tool import ToolCall
-from hermes.domain.transcript import (
+from hermes.domain.turns.gateway_event import GatewayEvent, session_replaced
+from hermes.domain.turns.references import is_expandable
+from hermes.domain.turns.session import SHARED_KINDS, FrozenPrompt, Session, SessionKey, begin_session
+from hermes.domain.turns.transcript import (
     TurnView,
     last_compression,
     number_records,
@@ -59,7 +59,16 @@ from hermes.domain.transcript import (
     user_turns,
     view_turn,
 )
-from hermes.domain.turn import CLIENT_GONE, UNHEARD, Answer, BusyMode, Question, Turn, TurnAction, TurnState
+from hermes.domain.turns.turn import (
+    CLIENT_GONE,
+    UNHEARD,
+    Answer,
+    BusyMode,
+    Question,
+    Turn,
+    TurnAction,
+    TurnState,
+)
 from hermes.domain.word import replace
 
 QUICK_SECONDS = 30

@@ -16,15 +16,15 @@ from hermes.control.core import GatewayCore
 from hermes.control.turn.budgets import gate_of
 from hermes.control.turn.claim import told_before
 from hermes.control.workers import RungWorker, Workers
+from hermes.domain.chats.rows import PendingCompression
 from hermes.domain.errors import UserError
-from hermes.domain.event import Entry, Summarised, UserSaid
 from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.models.spending import Spender, turn_spender
 from hermes.domain.ports.agent import CompressionResult
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import PendingCompression
-from hermes.domain.session import Session, make_turn
-from hermes.domain.spending import Spender, turn_spender
-from hermes.domain.turn import BusyMode, Cause, TurnAction, TurnInput
+from hermes.domain.turns.event import Entry, Summarised, UserSaid
+from hermes.domain.turns.session import Session, make_turn
+from hermes.domain.turns.turn import BusyMode, Cause, TurnAction, TurnInput
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.compress")

@@ -10,13 +10,13 @@ from datetime import datetime
 from hermes.control.core import Runtime
 from hermes.control.turn.budgets import BudgetGate
 from hermes.control.turn.inbound_files import UNHEARD, UNSEEN, reason_of
+from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.errors import HermesError
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.model_facts import MediaRole, ModelRole
-from hermes.domain.spending import turn_spender
+from hermes.domain.models.model_facts import MediaRole, ModelRole
+from hermes.domain.models.spending import turn_spender
+from hermes.domain.models.usage import AuxiliaryCall, Usage
 from hermes.domain.text import one_line, storable
-from hermes.domain.turn import Turn
-from hermes.domain.usage import AuxiliaryCall, Usage
+from hermes.domain.turns.turn import Turn
 from hermes.domain.word import replace
 
 DESCRIBED = "you cannot see it; another model describes it"

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from hermes.control.hooks.context import about_chat
 from hermes.control.hooks.dispatch import Decision, Hooks
 from hermes.domain.errors import UserError
-from hermes.domain.hooks import GATE_TOOL, GATE_TURN
-from hermes.domain.tool import Tool, ToolContext, ToolResult
-from hermes.domain.turn import Turn
+from hermes.domain.system.hooks import GATE_TOOL, GATE_TURN
+from hermes.domain.tools.tool import Tool, ToolContext, ToolResult
+from hermes.domain.turns.turn import Turn
 from hermes.domain.word import replace
 
 

@@ -14,17 +14,17 @@ from msgspec import Struct
 from hermes.control.core import Runtime
 from hermes.control.outbound.notices import notify
 from hermes.control.turn.budgets import BudgetGate
+from hermes.domain.chats.message import Attachment, MediaKind, media_kind, transfer_seconds
+from hermes.domain.chats.rows import MediaItem
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Unreachable, UserError
-from hermes.domain.message import Attachment, MediaKind, media_kind, transfer_seconds
+from hermes.domain.models.spending import turn_spender
+from hermes.domain.models.usage import AuxiliaryCall
 from hermes.domain.ports.platform import Fetches, Platform
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import MediaItem
 from hermes.domain.settings.live import LiveSettings
-from hermes.domain.spending import turn_spender
 from hermes.domain.text import one_line, size_told, storable
-from hermes.domain.turn import Turn, TurnState
-from hermes.domain.usage import AuxiliaryCall
+from hermes.domain.turns.turn import Turn, TurnState
 from hermes.domain.word import replace
 
 MOST_FILES = 20

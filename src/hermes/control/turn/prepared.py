@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hermes.domain.event import Cleared, Entry, Summarised, Undone
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
-from hermes.domain.transcript import MARKS
+from hermes.domain.turns.event import Cleared, Entry, Summarised, Undone
+from hermes.domain.turns.transcript import MARKS
 
 
 def take_prepared(

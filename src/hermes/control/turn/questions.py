@@ -16,16 +16,16 @@ from msgspec import Struct
 
 from hermes.control.outbound.question_messages import close_question
 from hermes.control.workers import take_each
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.message import Inbound
 from hermes.domain.clock import Clock
-from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.ids import AgentId, QuestionId, SessionId
-from hermes.domain.message import Inbound
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.session import BACKGROUND, SHARED_KINDS, Session, owner_of, speaker_of
 from hermes.domain.settings.settings import Settings
-from hermes.domain.tool import NO_STANDING, Grant, StandingGrants
-from hermes.domain.turn import Answer, AnswerResult, Question, Turn, TurnState
+from hermes.domain.tools.tool import NO_STANDING, Grant, StandingGrants
+from hermes.domain.turns.event import QuestionKind, Verdict
+from hermes.domain.turns.session import BACKGROUND, SHARED_KINDS, Session, owner_of, speaker_of
+from hermes.domain.turns.turn import Answer, AnswerResult, Question, Turn, TurnState
 from hermes.domain.word import replace
 from hermes.stream.fold.questions import read_word
 

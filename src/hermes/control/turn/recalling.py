@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hermes.control.core import Runtime
 from hermes.domain.ports.memory import MemoryScope
 from hermes.domain.ports.store import Tx
-from hermes.domain.turn import Cause, Turn, TurnAction, TurnInput, TurnState
+from hermes.domain.turns.turn import Cause, Turn, TurnAction, TurnInput, TurnState
 from hermes.domain.word import replace
 
 

@@ -11,10 +11,10 @@ from hermes.control.outbound.notices import notify
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.store import Tx
-from hermes.domain.references import Expansion
-from hermes.domain.session import Session
 from hermes.domain.text import one_line, storable
-from hermes.domain.turn import Turn, TurnState
+from hermes.domain.turns.references import Expansion
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import Turn, TurnState
 from hermes.domain.word import replace
 
 _BLOCKED = re.compile(r"\[BLOCKED: ([^\n\]]{1,300})\]")

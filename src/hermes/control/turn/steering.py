@@ -14,13 +14,13 @@ from hermes.control.hooks.dispatch import Hooks
 from hermes.control.turn.claim import said_in
 from hermes.control.turn.gates import rule_turn
 from hermes.control.turn.prepared import take_prepared
-from hermes.domain.busy import joins
-from hermes.domain.event import Entry, Failed, Record
-from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import TurnId
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.transcript import number_records
-from hermes.domain.turn import REFUSED, BusyMode, Turn, TurnAction, TurnState
+from hermes.domain.system.hooks import GATE_TURN
+from hermes.domain.turns.busy import joins
+from hermes.domain.turns.event import Entry, Failed, Record
+from hermes.domain.turns.transcript import number_records
+from hermes.domain.turns.turn import REFUSED, BusyMode, Turn, TurnAction, TurnState
 from hermes.domain.word import replace
 
 Rulings = Mapping[tuple[TurnId, str], str]

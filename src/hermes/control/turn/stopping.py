@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from hermes.domain.event import Entry, Failed, ModelSaid, Record, Stopped, ToolFinished
 from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.tool import Effect
-from hermes.domain.transcript import TurnView, number_records, view_turn
-from hermes.domain.turn import Turn, TurnState
+from hermes.domain.tools.tool import Effect
+from hermes.domain.turns.event import Entry, Failed, ModelSaid, Record, Stopped, ToolFinished
+from hermes.domain.turns.transcript import TurnView, number_records, view_turn
+from hermes.domain.turns.turn import Turn, TurnState
 from hermes.domain.word import replace
 
 Conclude = Callable[[Tx, Turn, Sequence[Entry]], None]

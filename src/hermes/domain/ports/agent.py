@@ -7,10 +7,13 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from hermes.domain.address import Source
-from hermes.domain.call_options import NO_OPTIONS, CallOptions
-from hermes.domain.checkpoint import Checkpoint, CheckpointView
-from hermes.domain.event import (
+from hermes.domain.chats.address import Source
+from hermes.domain.knowledge.skill import Skill
+from hermes.domain.models.call_options import NO_OPTIONS, CallOptions
+from hermes.domain.models.usage import CacheMiss, Usage
+from hermes.domain.tools.checkpoint import Checkpoint, CheckpointView
+from hermes.domain.tools.tool import StandingGrants, Tool, ToolCall, no_standing
+from hermes.domain.turns.event import (
     AgentEvent,
     Cleared,
     Ending,
@@ -22,11 +25,8 @@ from hermes.domain.event import (
     TextDelta,
     ThoughtDelta,
 )
-from hermes.domain.session import Session
-from hermes.domain.skill import Skill
-from hermes.domain.tool import StandingGrants, Tool, ToolCall, no_standing
-from hermes.domain.turn import EarlierMessage, Turn
-from hermes.domain.usage import CacheMiss, Usage
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import EarlierMessage, Turn
 
 
 class Scope(Protocol):

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from hermes.domain.tool import ToolContext
+from hermes.domain.tools.tool import ToolContext
 
 T = TypeVar("T")
 LONGEST_VIEW = 15_000

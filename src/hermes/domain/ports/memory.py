@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from hermes.domain.ids import SessionId, TurnId
-from hermes.domain.tool import Tool
+from hermes.domain.tools.tool import Tool
 
 
 class MemoryScope(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
 from hermes.domain.text import closest, list_some, one_line
 
 _PARTS = re.compile(r"[^\W\d_]+|\d+")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from hermes.domain.adapter import Finding
-from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities, MenuEntry
-from hermes.domain.message import Body, Inbound, Receipt
+from hermes.domain.chats.adapter import Finding
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.capabilities import Capabilities, MenuEntry
+from hermes.domain.chats.message import Body, Inbound, Receipt
 from hermes.domain.ports.world import Sink
 
 Accept = Callable[[Sequence[Inbound], str | None], Awaitable[None]]

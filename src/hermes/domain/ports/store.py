@@ -11,17 +11,12 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from hermes.domain.address import Address, Source
-from hermes.domain.channels import Channel
-from hermes.domain.checkpoint import Checkpoint
-from hermes.domain.event import Entry
-from hermes.domain.handoff import Handoff
-from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
-from hermes.domain.job import DueJobs, Job, JobRun, Slot
-from hermes.domain.memory import MemoryEntry, MemoryShelf
-from hermes.domain.message import Inbound
-from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
-from hermes.domain.rows import (
+from hermes.domain.chats.address import Address, Source
+from hermes.domain.chats.channels import Channel
+from hermes.domain.chats.handoff import Handoff
+from hermes.domain.chats.message import Inbound
+from hermes.domain.chats.pairing import Account, PairedUser, PairingCode, PairingCounter
+from hermes.domain.chats.rows import (
     Boot,
     DueSession,
     InboxRow,
@@ -36,11 +31,16 @@ from hermes.domain.rows import (
     SearchHit,
     SessionStanding,
 )
-from hermes.domain.session import EVERY_SESSION, Session, SessionFilter, SessionKey, Viewer
-from hermes.domain.spending import BudgetStanding, Spent
-from hermes.domain.tool import Grant
-from hermes.domain.turn import Answer, Question, Request, Turn, TurnState
-from hermes.domain.usage import AuxiliaryCall, UsageGroup
+from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
+from hermes.domain.knowledge.memory import MemoryEntry, MemoryShelf
+from hermes.domain.models.spending import BudgetStanding, Spent
+from hermes.domain.models.usage import AuxiliaryCall, UsageGroup
+from hermes.domain.tools.checkpoint import Checkpoint
+from hermes.domain.tools.tool import Grant
+from hermes.domain.turns.event import Entry
+from hermes.domain.turns.job import DueJobs, Job, JobRun, Slot
+from hermes.domain.turns.session import EVERY_SESSION, Session, SessionFilter, SessionKey, Viewer
+from hermes.domain.turns.turn import Answer, Question, Request, Turn, TurnState
 
 T = TypeVar("T")
 

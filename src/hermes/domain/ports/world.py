@@ -10,11 +10,11 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
+from hermes.domain.chats.rows import MediaItem
 from hermes.domain.ids import JobId, SessionId
-from hermes.domain.job import ScriptReport
-from hermes.domain.rows import MediaItem
 from hermes.domain.settings.settings import Profile, Route
+from hermes.domain.turns.job import ScriptReport
 
 T = TypeVar("T")
 BACKENDS = "hermes.backends"

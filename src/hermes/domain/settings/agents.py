@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from msgspec import NODEFAULT
 
-from hermes.domain.address import Source, SourceKind
+from hermes.domain.chats.address import Source, SourceKind
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.budgets import AgentBudget
 from hermes.domain.settings.declaring import EVERY_ONE, Names, Section, setting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.domain.credential import PoolStrategy
+from hermes.domain.models.credential import PoolStrategy
 from hermes.domain.settings.declaring import Secret, Section, setting
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hermes.domain.providers import CacheStyle, ReasoningField
+from hermes.domain.models.providers import CacheStyle, ReasoningField
 from hermes.domain.settings.declaring import NONE_LISTED, Names, Secret, Section, setting
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from hermes.domain.address import LOCAL_DOOR, SINGLE, Address, Source
+from hermes.domain.chats.address import LOCAL_DOOR, SINGLE, Address, Source
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.agents import NO_NETWORK_WORD as NO_NETWORK_WORD
 from hermes.domain.settings.agents import OPEN_NETWORK_WORD as OPEN_NETWORK_WORD
@@ -56,7 +56,7 @@ from hermes.domain.settings.skills import SkillSettings
 from hermes.domain.settings.tool_limits import CodeExecution, LoopGuard
 from hermes.domain.settings.tool_loading import ToolLoading
 from hermes.domain.settings.web import WebSettings
-from hermes.domain.turn import BusyMode
+from hermes.domain.turns.turn import BusyMode
 from hermes.domain.word import replace
 
 LOCAL_WINDOW = 16_384

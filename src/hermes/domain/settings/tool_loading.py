@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hermes.domain.deferral import BUDGET, LoadRule
 from hermes.domain.settings.declaring import Names, Section, setting
+from hermes.domain.tools.deferral import BUDGET, LoadRule
 
 
 class ToolLoading(Section, frozen=True, kw_only=True):

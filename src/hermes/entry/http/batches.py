@@ -8,9 +8,9 @@ from hermes.control.sessions.batches import (
     standing_of,
     submission_of,
 )
+from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.ids import AgentId
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.turn import TurnState
+from hermes.domain.turns.turn import TurnState
 from hermes.entry.http.site.endpoint import HttpCall, local_route
 
 

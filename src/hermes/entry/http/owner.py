@@ -13,17 +13,17 @@ from aiohttp import web
 
 from hermes.control.gateway import Gateway
 from hermes.control.sessions.submission import NotFound
-from hermes.domain.checkpoint import CheckpointView
-from hermes.domain.command_line import CallerReply
+from hermes.domain.chats.command_line import CallerReply
+from hermes.domain.chats.rows import OpenWork
 from hermes.domain.errors import HermesError
-from hermes.domain.event import Verdict
-from hermes.domain.gateway_event import GatewayEvent
 from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OpenWork
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.sse import encode_event
-from hermes.domain.turn import AnswerResult, Turn
+from hermes.domain.tools.checkpoint import CheckpointView
+from hermes.domain.turns.event import Verdict
+from hermes.domain.turns.gateway_event import GatewayEvent
+from hermes.domain.turns.turn import AnswerResult, Turn
 from hermes.domain.word import replace
 from hermes.entry import batches as batches
 from hermes.entry import hosted_agents as hosted_agents

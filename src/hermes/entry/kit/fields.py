@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes.domain.capabilities import SettingField
+from hermes.domain.chats.capabilities import SettingField
 
 
 def option(variable: str, title: str, hint: str = "", **more: Any) -> SettingField:

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from hermes.domain.adapter import AdapterContext
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.message import Attachment
 from hermes.domain.errors import Refused, UserError
-from hermes.domain.message import Attachment
 from hermes.entry.kit.payload import as_text, dig, read_json
 
 ANY_MIME = "application/octet-stream"

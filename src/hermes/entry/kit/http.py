@@ -17,8 +17,8 @@ import aiohttp
 from msgspec import Struct, field
 
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.hosts import leads_inside
 from hermes.domain.ports.world import Sink
+from hermes.domain.safety.hosts import leads_inside
 from hermes.domain.text import trouble_told
 from hermes.entry.kit.errors import retry_after
 from hermes.entry.kit.payload import read_json

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from hermes.domain.adapter import AdapterContext
+from hermes.domain.chats.adapter import AdapterContext
 from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.text import one_line
 

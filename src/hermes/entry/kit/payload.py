@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar
 
-from hermes.domain.message import Attachment, Inbound, MediaKind
+from hermes.domain.chats.message import Attachment, Inbound, MediaKind
 from hermes.domain.text import one_line, storable
 
 K = TypeVar("K")

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from hermes.domain.adapter import AdapterContext
+from hermes.domain.chats.adapter import AdapterContext
 from hermes.domain.errors import UserError
 
 _SHAPE = re.compile(r"(https?|socks4a?|socks5h?)://[^\s/?#]+/?")

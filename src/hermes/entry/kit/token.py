@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from hermes.domain.adapter import AdapterContext
+from hermes.domain.chats.adapter import AdapterContext
 from hermes.domain.errors import NeedsLogin
 
 T = TypeVar("T")

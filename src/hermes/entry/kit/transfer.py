@@ -8,7 +8,7 @@ import io
 from types import TracebackType
 from typing import Self
 
-from hermes.domain.message import SLOWEST_BYTES
+from hermes.domain.chats.message import SLOWEST_BYTES
 
 
 class TransferLimit:

@@ -11,13 +11,13 @@ from typing import Protocol, TypeGuard
 
 from msgspec import Struct
 
-from hermes.domain.address import LOCAL_DOOR
-from hermes.domain.command_line import CallerReply
+from hermes.domain.chats.address import LOCAL_DOOR
+from hermes.domain.chats.command_line import CallerReply
 from hermes.domain.errors import Unreachable
-from hermes.domain.event import Asked, FeedItem, Record, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
-from hermes.domain.session import Session
-from hermes.domain.turn import AnswerResult, Turn
+from hermes.domain.turns.event import Asked, FeedItem, Record, Verdict
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import AnswerResult, Turn
 from hermes.stream.fold.questions import for_people
 
 PLATFORM = LOCAL_DOOR

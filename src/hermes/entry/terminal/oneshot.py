@@ -11,7 +11,8 @@ from typing import TypeVar
 
 import msgspec
 
-from hermes.domain.event import (
+from hermes.domain.text import one_line
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Entry,
@@ -26,8 +27,7 @@ from hermes.domain.event import (
     calls_in,
     usage_of,
 )
-from hermes.domain.text import one_line
-from hermes.domain.turn import Turn
+from hermes.domain.turns.turn import Turn
 from hermes.entry.terminal.door import GatewayGone, Visit, new_words_key
 from hermes.entry.terminal.screen import Screen
 from hermes.entry.terminal.talk import FAILED, INTERRUPTED, OK, ParsedAnswer, read_answer, refusal

@@ -15,12 +15,12 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from hermes.domain.command_line import CallerReply
+from hermes.domain.chats.command_line import CallerReply
 from hermes.domain.errors import HermesError, Refused, UserError
-from hermes.domain.event import Entry, FeedItem, ModelSaid, Reset, Snapshot, TextDelta, Verdict
 from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.sse import SseEvent, SseParser
-from hermes.domain.turn import AnswerResult, Turn
+from hermes.domain.turns.event import Entry, FeedItem, ModelSaid, Reset, Snapshot, TextDelta, Verdict
+from hermes.domain.turns.turn import AnswerResult, Turn
 from hermes.domain.word import replace
 from hermes.entry.terminal.door import (
     ChatMenu,

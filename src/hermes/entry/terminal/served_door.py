@@ -15,17 +15,17 @@ from hermes.control.sessions.callers import Caller, unfinished_sessions
 from hermes.control.sessions.repeats import NewRequest, id_for
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn.questions import settled_of
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.command_line import CallerReply
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.command_line import CallerReply
 from hermes.domain.errors import UserError
-from hermes.domain.event import FeedItem, ModelSaid, UserSaid, Verdict
 from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
+from hermes.domain.knowledge.skill import pick_skill
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, SessionFilter, owner_of
-from hermes.domain.skill import pick_skill
 from hermes.domain.text import one_line
-from hermes.domain.transcript import visible
-from hermes.domain.turn import NO_GUIDANCE, Answer, AnswerResult, Guidance, Turn, TurnInput
+from hermes.domain.turns.event import FeedItem, ModelSaid, UserSaid, Verdict
+from hermes.domain.turns.session import Session, SessionFilter, owner_of
+from hermes.domain.turns.transcript import visible
+from hermes.domain.turns.turn import NO_GUIDANCE, Answer, AnswerResult, Guidance, Turn, TurnInput
 from hermes.domain.word import replace
 from hermes.entry.terminal.door import (
     LOCAL,

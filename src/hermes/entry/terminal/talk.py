@@ -16,9 +16,12 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from hermes.domain.command_line import read_command
+from hermes.domain.chats.command_line import read_command
 from hermes.domain.errors import HermesError
-from hermes.domain.event import (
+from hermes.domain.ids import QuestionId, SessionId, TurnId
+from hermes.domain.models.manner import Manner
+from hermes.domain.text import one_line
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Entry,
@@ -30,11 +33,8 @@ from hermes.domain.event import (
     Stopped,
     Verdict,
 )
-from hermes.domain.ids import QuestionId, SessionId, TurnId
-from hermes.domain.manner import Manner
-from hermes.domain.session import Session
-from hermes.domain.text import one_line
-from hermes.domain.turn import Turn
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import Turn
 from hermes.entry.terminal.door import Door, Exchange, GatewayGone, Presence, Visit, new_words_key
 from hermes.stream.fold.questions import choices, read_word
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     # A terminal loads this for its words alone.
+    from hermes.domain.chats.rows import OpenWork
     from hermes.domain.clock import Clock
-    from hermes.domain.rows import OpenWork
 
 ASKED_TO_STOP = "asked to stop"
 UNUSED = "no terminal uses it any more"

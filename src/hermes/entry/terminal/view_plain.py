@@ -9,11 +9,11 @@ import asyncio
 import errno
 import time
 
-from hermes.domain.command_line import read_command
-from hermes.domain.event import Asked, FeedItem
-from hermes.domain.manner import NO_MANNER, Manner
+from hermes.domain.chats.command_line import read_command
+from hermes.domain.models.manner import NO_MANNER, Manner
 from hermes.domain.text import one_line
-from hermes.domain.turn import Turn
+from hermes.domain.turns.event import Asked, FeedItem
+from hermes.domain.turns.turn import Turn
 from hermes.entry.terminal import talk
 from hermes.entry.terminal.door import Presence, Visit
 from hermes.entry.terminal.editor import Editor, LineEnd, LineHistory

@@ -18,12 +18,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.domain.command_line import read_command
+from hermes.domain.chats.command_line import read_command
 from hermes.domain.errors import HermesError
-from hermes.domain.event import Asked, FeedItem, ModelSaid, QuestionKind
-from hermes.domain.manner import NO_MANNER, Manner
+from hermes.domain.models.manner import NO_MANNER, Manner
 from hermes.domain.text import one_line
-from hermes.domain.turn import Turn
+from hermes.domain.turns.event import Asked, FeedItem, ModelSaid, QuestionKind
+from hermes.domain.turns.turn import Turn
 from hermes.entry.terminal import talk
 from hermes.entry.terminal.chat.banner import banner_rows
 from hermes.entry.terminal.chat.choices import ChoiceList

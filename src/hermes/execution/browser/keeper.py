@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from hermes.domain.process_mark import AGENT, step_down
+from hermes.domain.system.process_mark import AGENT, step_down
 from hermes.execution.egress.forwarder import MOST, forward
 from hermes.execution.process_tree import become_reaper, descendants, send_signal
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.domain.checkpoint import Changes
 from hermes.domain.errors import UserError
+from hermes.domain.tools.checkpoint import Changes
 from hermes.execution.checkpoints.walk import FileStamp, list_files
 from hermes.execution.files.work import read_file
 

@@ -8,7 +8,7 @@ import os
 import re
 
 from hermes.domain.errors import UserError
-from hermes.domain.late_pattern import late_pattern
+from hermes.domain.safety.late_pattern import late_pattern
 from hermes.execution.files.ignoring import SKIPPED
 
 FileStamp = tuple[int, int, int, int]

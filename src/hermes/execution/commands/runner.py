@@ -11,7 +11,7 @@ import select
 import sys
 import time
 
-from hermes.domain.process_mark import AGENT, step_down
+from hermes.domain.system.process_mark import AGENT, step_down
 from hermes.execution.commands.handover import open_door, take_connection
 from hermes.execution.commands.supervisor import CommandSupervisor, FrameLink
 from hermes.execution.process_tree import become_reaper, children_of, hear_deaths, reap, send_signal

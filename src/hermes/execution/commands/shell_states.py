@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from hermes.domain.late_pattern import late_pattern
+from hermes.domain.safety.late_pattern import late_pattern
 
 _KEPT = 256
 _LARGEST = 256_000

@@ -9,7 +9,7 @@ import resource
 import sys
 from typing import Any
 
-from hermes.domain.process_mark import AGENT, step_down
+from hermes.domain.system.process_mark import AGENT, step_down
 
 _MEMORY = 1 << 30
 _CPU_SECONDS = 25

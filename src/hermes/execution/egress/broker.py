@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus
 from msgspec import Struct
 
 from hermes.domain.errors import Refused
-from hermes.domain.hosts import is_listed
+from hermes.domain.safety.hosts import is_listed
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.word import replace
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.hosts import is_listed, read_host
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.world import NetworkRules
+from hermes.domain.safety.hosts import is_listed, read_host
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.execution.egress.broker import BODY, PREFIX, AgentBroker, Hidden, Mask, Outgoing

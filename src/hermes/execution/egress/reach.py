@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import Struct
 
 from hermes.domain.errors import Refused, Unreachable
-from hermes.domain.hosts import is_listed, is_metadata, is_public, names_inside, read_host
+from hermes.domain.safety.hosts import is_listed, is_metadata, is_public, names_inside, read_host
 from hermes.domain.text import one_line
 
 LookUp = Callable[[str, int], Awaitable[Sequence[str]]]

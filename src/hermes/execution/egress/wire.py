@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 
 from hermes.domain.errors import Refused, Unreachable, UserError
-from hermes.domain.hosts import is_public
+from hermes.domain.safety.hosts import is_public
 from hermes.domain.text import trouble_told
 from hermes.domain.word import replace
 from hermes.execution.egress.broker import Headers

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from hermes.domain.errors import UserError
-from hermes.domain.pattern_size import why_too_large
 from hermes.domain.ports.world import FileMatches, FileSearch, Match
+from hermes.domain.safety.pattern_size import why_too_large
 from hermes.domain.text import one_line, plain_braces
 from hermes.execution.files.candidates import find_candidates
 from hermes.execution.files.ignoring import IGNORE_FILE, SKIPPED, IgnoreRules, read_ignored

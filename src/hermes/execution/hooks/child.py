@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, cast
 
-from hermes.domain.process_mark import HOOK, step_down
+from hermes.domain.system.process_mark import HOOK, step_down
 from hermes.execution.process_tree import become_reaper, descendants, send_signal
 
 HANDLER = "handler.py"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from hermes.domain.errors import Unreachable
-from hermes.domain.hooks import Hook, HookAnswer
+from hermes.domain.system.hooks import Hook, HookAnswer
 from hermes.domain.text import one_line
 from hermes.execution.process_tree import descendants, kill_group, send_signal
 from hermes.execution.scripts import feed, own_environment

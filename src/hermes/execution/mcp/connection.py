@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from hermes.domain.border import describe
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
-from hermes.domain.mcp import MOST_TOOLS, McpDefinition
 from hermes.domain.ports.world import Backend
 from hermes.domain.settings.mcp import McpServer
+from hermes.domain.system.border import describe
 from hermes.domain.text import one_line
+from hermes.domain.tools.mcp import MOST_TOOLS, McpDefinition
 
 log = logging.getLogger("hermes.mcp")
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import ValidationError
 
-from hermes.domain.credential import Credential, CredentialKind, OAuthClient
 from hermes.domain.errors import UserError
+from hermes.domain.models.credential import Credential, CredentialKind, OAuthClient
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.mcp import McpServer
 from hermes.domain.text import one_line, showable

@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line, showable
-from hermes.domain.tool import Clarification
+from hermes.domain.tools.tool import Clarification
 
 YES, NO, DONE = "yes", "no", "done"
 _NO_WORDS = frozenset(("no", "n", "nein", "decline", "deny", "cancel", "stop"))

@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from hermes.domain.message import Attachment
+from hermes.domain.chats.message import Attachment
 from hermes.domain.ports.world import Media
 from hermes.domain.text import one_line
-from hermes.domain.tool import ToolResult
+from hermes.domain.tools.tool import ToolResult
 
 _LARGEST_FILE = 32 << 20
 _MOST_FILES = 16

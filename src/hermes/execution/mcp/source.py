@@ -17,11 +17,11 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.domain.errors import HermesError, Unreachable, UserError
-from hermes.domain.mcp import McpDefinition, McpPins, tool_name, toolset_of
-from hermes.domain.outside import defused
 from hermes.domain.ports.world import Media
+from hermes.domain.safety.outside import defused
 from hermes.domain.text import one_line
-from hermes.domain.tool import Approval, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tools.mcp import McpDefinition, McpPins, tool_name, toolset_of
+from hermes.domain.tools.tool import Approval, Effect, Tool, ToolContext, ToolResult
 from hermes.domain.word import replace
 from hermes.execution.mcp import questions
 from hermes.execution.mcp.connection import Listing, McpConnection, McpPlace, McpRefusal, load_sdk

@@ -14,9 +14,9 @@ from importlib import import_module
 import msgspec
 from msgspec import Struct
 
-from hermes.domain.border import Border, describe
 from hermes.domain.ports.world import Boundary
 from hermes.domain.settings.settings import TerminalSettings
+from hermes.domain.system.border import Border, describe
 from hermes.domain.text import one_line
 
 PROBE_SECONDS = 20.0

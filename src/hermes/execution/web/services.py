@@ -22,9 +22,9 @@ from msgspec import Struct
 from hermes.domain.errors import Refused
 from hermes.domain.ports.web import WebHit
 from hermes.domain.ports.world import DocumentText, FetchedPage, WebRequest
+from hermes.domain.safety.url_secrets import credential_in
 from hermes.domain.settings.web import WebSettings
 from hermes.domain.text import one_line
-from hermes.domain.url_secrets import credential_in
 
 Key = Callable[[str], str]
 """The value of a variable; empty if it is not set."""

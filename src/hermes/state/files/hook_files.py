@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.domain.errors import SettingsError
-from hermes.domain.hooks import EVENTS, MOST_SECONDS, Hook, is_event
+from hermes.domain.system.hooks import EVENTS, MOST_SECONDS, Hook, is_event
 from hermes.domain.text import one_line
 from hermes.state.home.findings import SettingsFindings, nearest
 from hermes.state.home.textfile import read_text

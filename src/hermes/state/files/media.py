@@ -17,11 +17,11 @@ from functools import partial
 from io import BufferedWriter
 from pathlib import Path
 
+from hermes.domain.chats.rows import MediaItem
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import Sink
-from hermes.domain.rows import MediaItem
 from hermes.domain.text import one_line, size_told
 from hermes.state.files.sniff import LOOKED_AT, ending, sniff
 from hermes.state.home.wholefile import sync_folder, write_whole

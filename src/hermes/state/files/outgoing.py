@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
+from hermes.domain.chats.message import Attachment
 from hermes.domain.errors import Unreachable, UserError
-from hermes.domain.message import Attachment
 from hermes.domain.ports.world import Backend, FileView, Media, Sink, World
 from hermes.domain.word import replace
 

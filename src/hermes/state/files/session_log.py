@@ -20,12 +20,12 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import Refused
-from hermes.domain.event import Entry
-from hermes.domain.gateway_event import RecordsStored, SessionRemoved
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Store, Tx
+from hermes.domain.turns.chat_format import as_messages
+from hermes.domain.turns.event import Entry
+from hermes.domain.turns.gateway_event import RecordsStored, SessionRemoved
 
 log = logging.getLogger("hermes.session_log")
 FOLDER = "sessions"

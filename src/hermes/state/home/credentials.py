@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from hermes.domain.credential import Cooldown, Credential, CredentialKind, OAuthClient
 from hermes.domain.errors import FaultKind, UserError
+from hermes.domain.models.credential import Cooldown, Credential, CredentialKind, OAuthClient
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.word import replace
 from hermes.state.home.jsonfile import JsonFile, read_mapping

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from hermes.domain.errors import UserError
-from hermes.domain.mcp import McpPins
+from hermes.domain.tools.mcp import McpPins
 from hermes.state.home.textfile import sole_writer
 from hermes.state.home.wholefile import write_whole
 

@@ -15,10 +15,10 @@ import apsw
 
 from hermes.domain.errors import UserError
 from hermes.domain.ids import CallId
-from hermes.domain.moving import MovedMessage, MovedSession
 from hermes.domain.text import storable
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import Speaker
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.moving import MovedMessage, MovedSession
+from hermes.domain.turns.turn import Speaker
 
 DATABASE = "state.db"
 _SPEAKERS = {"user": Speaker.USER, "assistant": Speaker.AGENT, "tool": Speaker.TOOL}

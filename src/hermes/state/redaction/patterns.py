@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from hermes.domain.late_pattern import late_pattern
+from hermes.domain.safety.late_pattern import late_pattern
 from hermes.state.redaction.runs import Span, runs
 
 LONGEST = 20_000

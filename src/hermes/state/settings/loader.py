@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from hermes.domain.address import read_platform, spell_platform
-from hermes.domain.credential import Credential, secrets_of
+from hermes.domain.chats.address import read_platform, spell_platform
 from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.models.credential import Credential, secrets_of
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.providers import CUSTOM, PROVIDERS, ProviderSpec, find_provider, provider_at, split_model
+from hermes.domain.models.providers import (
+    CUSTOM,
+    PROVIDERS,
+    ProviderSpec,
+    find_provider,
+    provider_at,
+    split_model,
+)
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.providers import (

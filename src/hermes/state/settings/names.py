@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
-from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
-from hermes.domain.capabilities import Manifest
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, account_problem, read_platform
+from hermes.domain.chats.capabilities import Manifest
 from hermes.domain.errors import UserError
-from hermes.domain.providers import PROVIDERS
+from hermes.domain.models.providers import PROVIDERS
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 from hermes.state.settings.values import knobs, sections

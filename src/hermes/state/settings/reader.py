@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
-from hermes.domain.address import SourceKind, account_problem
-from hermes.domain.entry_points import entry_points
+from hermes.domain.chats.address import SourceKind, account_problem
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.providers import find_provider
+from hermes.domain.models.providers import find_provider
 from hermes.domain.settings import settings as declared
 from hermes.domain.settings.agents import SUBAGENT
 from hermes.domain.settings.budgets import AgentBudget, Budget
@@ -31,6 +30,7 @@ from hermes.domain.settings.mcp import MCP_NAME, McpServer
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.settings.providers import ProviderModel, ProviderSettings
 from hermes.domain.settings.skills import PlatformSkills
+from hermes.domain.system.entry_points import entry_points
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.state.home.findings import SettingsFindings, nearest

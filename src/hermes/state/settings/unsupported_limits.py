@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from msgspec import Struct
 
-from hermes.domain.entry_points import entry_points
 from hermes.domain.ports.world import BACKENDS
 from hermes.domain.settings.settings import AUTO
+from hermes.domain.system.entry_points import entry_points
 from hermes.domain.text import closest, one_line
 from hermes.state.home.findings import SettingsFindings, is_slip
 from hermes.state.settings.yaml_tree import YamlMapping as Tree

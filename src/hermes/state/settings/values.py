@@ -13,10 +13,10 @@ from typing import Any
 
 from msgspec import NODEFAULT, Struct
 
-from hermes.domain.job import quiet_until
-from hermes.domain.pattern_size import why_too_large
+from hermes.domain.safety.pattern_size import why_too_large
 from hermes.domain.settings.declaring import DeclaredSetting, Secret, Section, SettingDoc, is_section
 from hermes.domain.text import one_line, plain_braces
+from hermes.domain.turns.job import quiet_until
 from hermes.domain.word import replace
 from hermes.state.home.findings import nearest
 from hermes.state.settings.yaml_tree import YamlScalar

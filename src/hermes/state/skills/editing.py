@@ -8,7 +8,15 @@ import shutil
 from pathlib import Path, PurePosixPath
 
 from hermes.domain.errors import UserError
-from hermes.domain.skill import SKILL_FILE, PlannedChange, Skill, SkillChange, SkillTrust, check_name, slug
+from hermes.domain.knowledge.skill import (
+    SKILL_FILE,
+    PlannedChange,
+    Skill,
+    SkillChange,
+    SkillTrust,
+    check_name,
+    slug,
+)
 from hermes.domain.text import one_line
 from hermes.state.home.homes import SKILLS_FOLDER
 from hermes.state.home.wholefile import sync_folder, write_whole

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from hermes.domain.injection import Scan, findings
-from hermes.domain.late_pattern import late_pattern
+from hermes.domain.safety.injection import Scan, findings
+from hermes.domain.safety.late_pattern import late_pattern
 from hermes.domain.text import one_line
 from hermes.state.skills.package import SkillPackage
 

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.domain.errors import UserError
-from hermes.domain.skill import SKILL_FILE, SkillTrust
+from hermes.domain.knowledge.skill import SKILL_FILE, SkillTrust
 from hermes.domain.word import replace
 from hermes.state.home.homes import SKILLS_FOLDER
 from hermes.state.home.jsonfile import read_mapping

@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.domain.errors import UserError
-from hermes.domain.late_pattern import late_pattern
-from hermes.domain.skill import LONGEST_DESCRIPTION, LONGEST_NAME, check_name, slug
+from hermes.domain.knowledge.skill import LONGEST_DESCRIPTION, LONGEST_NAME, check_name, slug
+from hermes.domain.safety.late_pattern import late_pattern
 from hermes.domain.text import one_line
 
 LARGEST = 256 * 1024

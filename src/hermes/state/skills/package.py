@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hermes.domain.errors import UserError
-from hermes.domain.skill import SKILL_FILE, SkillTrust, check_name, digest_of, slug
+from hermes.domain.knowledge.skill import SKILL_FILE, SkillTrust, check_name, digest_of, slug
 from hermes.domain.text import one_line, trouble_told
 from hermes.state.skills.manifest import SkillManifest, read_manifest
 from hermes.state.skills.shelf import SkillShelf, read_file

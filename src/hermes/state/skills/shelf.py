@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.domain.errors import UserError
-from hermes.domain.skill import SKILL_FILE, Skill, SkillTrust
+from hermes.domain.knowledge.skill import SKILL_FILE, Skill, SkillTrust
 from hermes.domain.text import one_line, trouble_told
 from hermes.domain.word import replace
 from hermes.state.skills.manifest import LARGEST, read_manifest

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hermes.domain import event
 from hermes.domain.errors import Refused
-from hermes.domain.event import Record
 from hermes.domain.text import storable_all
+from hermes.domain.turns import event
+from hermes.domain.turns.event import Record
 from hermes.domain.word import LEARNING
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from operator import attrgetter
 from types import NoneType
 from typing import Any, Generic, Protocol, TypeVar, get_args, get_type_hints
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
 from hermes.domain.errors import Refused
 from hermes.domain.ids import AgentId
 from hermes.domain.word import field_names, is_word

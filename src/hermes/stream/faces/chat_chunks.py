@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from json.encoder import encode_basestring_ascii as quoted
 
-from hermes.domain.event import (
+from hermes.domain.ids import client_call_id
+from hermes.domain.sse import DONE, compact_json
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Ending,
@@ -21,9 +24,6 @@ from hermes.domain.event import (
     ToolFinished,
     TurnEnd,
 )
-from hermes.domain.ids import client_call_id
-from hermes.domain.sse import DONE, compact_json
-from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import chat_usage
 from hermes.stream.fold.failures import is_lost
 from hermes.stream.fold.questions import action_text, choices, for_people

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import textwrap
 
-from hermes.domain.event import (
+from hermes.domain.ids import CallId
+from hermes.domain.text import one_line, showable
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Entry,
@@ -21,9 +24,6 @@ from hermes.domain.event import (
     TurnEnd,
     Verdict,
 )
-from hermes.domain.ids import CallId
-from hermes.domain.text import one_line, showable
-from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.questions import choices
 from hermes.stream.fold.steps import SAID_AGAIN, RemainingText, Steps, was_cut

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from json.encoder import encode_basestring_ascii as quoted
 
-from hermes.domain.event import (
+from hermes.domain.sse import encode_json_event
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Entry,
@@ -19,9 +21,7 @@ from hermes.domain.event import (
     TurnEnd,
     Verdict,
 )
-from hermes.domain.sse import encode_json_event
-from hermes.domain.thoughts import without_thoughts
-from hermes.domain.tool import ToolCall
+from hermes.domain.turns.thoughts import without_thoughts
 from hermes.stream.fold.answer import answer_text, usage_named
 from hermes.stream.fold.failures import failure_facts
 from hermes.stream.fold.questions import action_text, choices, for_people

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hermes.domain.chat_format import as_messages
-from hermes.domain.event import Asked, Failed, Finished, Stopped, ToolFinished, TurnEnd
 from hermes.domain.sse import encode_json_event
-from hermes.domain.tool import ToolCall
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.chat_format import as_messages
+from hermes.domain.turns.event import Asked, Failed, Finished, Stopped, ToolFinished, TurnEnd
 from hermes.stream.fold.answer import answer_text, usage_named
 from hermes.stream.fold.failures import failure_facts
 from hermes.stream.fold.questions import action_text, choices

@@ -10,11 +10,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.domain.chat_format import as_message
-from hermes.domain.event import Entry, ModelSaid, Record, Summarised, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
-from hermes.domain.thoughts import without_thoughts
-from hermes.domain.tool import Tool, ToolCall
+from hermes.domain.tools.tool import Tool, ToolCall
+from hermes.domain.turns.chat_format import as_message
+from hermes.domain.turns.event import Entry, ModelSaid, Record, Summarised, ToolFinished, UserSaid
+from hermes.domain.turns.thoughts import without_thoughts
 from hermes.stream.fold.steps import thoughts_of
 
 PREAMBLE = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hermes.domain.event import Entry, Finished, ModelSaid, Record, TurnEnd, UserSaid, usage_of
-from hermes.domain.thoughts import without_thoughts
+from hermes.domain.turns.event import Entry, Finished, ModelSaid, Record, TurnEnd, UserSaid, usage_of
+from hermes.domain.turns.thoughts import without_thoughts
 from hermes.stream.fold.steps import was_cut
 
 

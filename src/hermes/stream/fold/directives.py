@@ -7,7 +7,7 @@ import re
 
 from msgspec import Struct
 
-from hermes.domain.late_pattern import late_pattern
+from hermes.domain.safety.late_pattern import late_pattern
 
 _CODE = r"```.*?(?:```|\Z)|`[^`\n]*(?:`|\Z)"
 _PATH = r"""(?:"[^"\n]*(?:"|\Z)|'[^'\n]*(?:'|\Z)|`[^`\n]*(?:`|\Z)|(?:~?/|[A-Za-z]:[\\/])\S*)"""

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from hermes.domain.address import Address
-from hermes.domain.event import Entry, ModelSaid, usage_of
-from hermes.domain.manner import NO_MANNER, Manner
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.chats.address import Address
+from hermes.domain.models.manner import NO_MANNER, Manner
+from hermes.domain.models.model_facts import ModelFacts
 from hermes.domain.settings.manner import PlatformDisplay
 from hermes.domain.settings.settings import Settings, StreamingSettings
+from hermes.domain.turns.event import Entry, ModelSaid, usage_of
 from hermes.domain.word import replace
 from hermes.stream.fold.steps import thoughts_of
 from hermes.stream.fold.tool_lines import ProgressLevel

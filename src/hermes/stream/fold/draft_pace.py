@@ -4,8 +4,8 @@ The pace knows no clock: monotonic time is passed in. The splitter decides how l
 
 from __future__ import annotations
 
-from hermes.domain.address import SourceKind
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.chats.address import SourceKind
+from hermes.domain.chats.capabilities import Capabilities
 from hermes.domain.settings.settings import StreamingSettings
 
 _LONGEST_INTERVAL = 10.0

@@ -10,9 +10,9 @@ from typing import TypeGuard
 from msgspec import Struct
 
 from hermes.domain.errors import FaultKind
-from hermes.domain.event import Failed, Stopped, TurnEnd
-from hermes.domain.late_pattern import late_pattern
-from hermes.domain.turn import CLIENT_GONE
+from hermes.domain.safety.late_pattern import late_pattern
+from hermes.domain.turns.event import Failed, Stopped, TurnEnd
+from hermes.domain.turns.turn import CLIENT_GONE
 from hermes.domain.word import replace
 
 

@@ -6,11 +6,11 @@ import json
 import re
 from collections.abc import Iterable
 
-from hermes.domain.event import Asked, Entry, ModelSaid, QuestionKind, ToolFinished, Verdict
 from hermes.domain.ids import CallId, QuestionId
-from hermes.domain.thoughts import without_thoughts
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import Question
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Asked, Entry, ModelSaid, QuestionKind, ToolFinished, Verdict
+from hermes.domain.turns.thoughts import without_thoughts
+from hermes.domain.turns.turn import Question
 
 _APPROVALS = tuple(verdict.value for verdict in (Verdict.ONCE, Verdict.SESSION, Verdict.ALWAYS, Verdict.DENY))
 _YES = ("yes", "y", "ok", "okay", "approve", "confirm", "once", "👍")

@@ -11,7 +11,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from hermes.domain.event import (
+from hermes.domain.ids import CallId, QuestionId
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Cleared,
@@ -39,9 +41,7 @@ from hermes.domain.event import (
     Undone,
     UserSaid,
 )
-from hermes.domain.ids import CallId, QuestionId
-from hermes.domain.thoughts import SplitReply, ThoughtFilter, split_thoughts
-from hermes.domain.tool import ToolCall
+from hermes.domain.turns.thoughts import SplitReply, ThoughtFilter, split_thoughts
 from hermes.stream.fold.questions import for_people
 from hermes.stream.fold.tool_lines import is_internal
 

@@ -11,9 +11,9 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from hermes.domain.event import ToolFinished
 from hermes.domain.text import one_line
-from hermes.domain.tool import ToolCall
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import ToolFinished
 
 
 class ProgressLevel(StrEnum):

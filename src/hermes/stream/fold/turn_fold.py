@@ -7,9 +7,9 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from hermes.domain.event import ModelSaid, Retrying, ToolFinished, TurnEnd
 from hermes.domain.ids import CallId
-from hermes.domain.tool import ToolCall
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import ModelSaid, Retrying, ToolFinished, TurnEnd
 from hermes.domain.word import replace
 from hermes.stream.fold.directives import is_silence, may_be_silence, without_directives
 from hermes.stream.fold.steps import RemainingText, Steps, was_cut

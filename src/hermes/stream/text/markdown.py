@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from hermes.domain.late_pattern import late_pattern
+from hermes.domain.safety.late_pattern import late_pattern
 
 
 class Text(Struct, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from hermes.domain.capabilities import Capabilities, Flavour
-from hermes.domain.message import Body
+from hermes.domain.chats.capabilities import Capabilities, Flavour
+from hermes.domain.chats.message import Body
 from hermes.stream.text.flavours.plain import PlainPrinter
 from hermes.stream.text.markdown import Document, parse
 

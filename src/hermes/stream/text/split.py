@@ -15,8 +15,8 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from hermes.domain.capabilities import Capabilities, Flavour, TextUnit
-from hermes.domain.message import Body, PrintedText
+from hermes.domain.chats.capabilities import Capabilities, Flavour, TextUnit
+from hermes.domain.chats.message import Body, PrintedText
 from hermes.domain.word import replace
 from hermes.stream.text import markdown as md
 from hermes.stream.text.cut import Blocks, VisibleText, cut, leading_part, loosened

@@ -11,9 +11,9 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from hermes.domain.errors import Refused
-from hermes.domain.event import Entry, FeedItem, Live, ModelSaid, Record, Snapshot
 from hermes.domain.ids import TurnId
 from hermes.domain.text import storable_all
+from hermes.domain.turns.event import Entry, FeedItem, Live, ModelSaid, Record, Snapshot
 from hermes.domain.word import replace
 
 T = TypeVar("T")

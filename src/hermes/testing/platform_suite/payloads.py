@@ -7,7 +7,7 @@ import copy
 import random
 from typing import Any
 
-from hermes.domain.message import Inbound
+from hermes.domain.chats.message import Inbound
 from hermes.state.store.codec import decode, encode
 from hermes.testing.platform_suite.testbed import MakeTestbed
 

@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
-from hermes.domain.address import SourceKind
+from hermes.domain.chats.address import SourceKind
+from hermes.domain.chats.message import Body, Button, Inbound, InboundKind, MediaKind, deletion_of
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.message import Body, Button, Inbound, InboundKind, MediaKind, deletion_of
 from hermes.domain.ports.platform import Fetches, History
 from hermes.domain.word import replace
 from hermes.testing.platform_suite.testbed import Does, Inboxes, MakeTestbed, Testbed, hosted, running, until

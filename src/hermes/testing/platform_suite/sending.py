@@ -8,10 +8,10 @@ import hashlib
 import time
 from collections.abc import AsyncIterator
 
-from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities, Grade
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.capabilities import Capabilities, Grade
+from hermes.domain.chats.message import Attachment, Body, Button, MediaKind, Receipt
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.message import Attachment, Body, Button, MediaKind, Receipt
 from hermes.domain.ports.platform import (
     Deletes,
     Edits,

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from hermes.domain.adapter import AdapterContext, OpenFile, no_files
-from hermes.domain.address import DEFAULT_ACCOUNT, Address
-from hermes.domain.capabilities import Manifest
+from hermes.domain.chats.adapter import AdapterContext, OpenFile, no_files
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address
+from hermes.domain.chats.capabilities import Manifest
+from hermes.domain.chats.message import Inbound, MediaKind
 from hermes.domain.errors import HermesError
-from hermes.domain.message import Inbound, MediaKind
 from hermes.domain.ports.platform import Accept, Platform
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings

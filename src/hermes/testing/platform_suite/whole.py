@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Literal
 
 from hermes.control.outbound.answers import REPEAT_MARK
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import DisplaySettings, StreamingSettings
-from hermes.domain.turn import BusyMode
+from hermes.domain.turns.turn import BusyMode
 from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock, QuickClock, settle
 from hermes.testing.harness import Journey, open_settings

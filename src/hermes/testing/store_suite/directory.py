@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hermes.domain.address import SourceKind
-from hermes.domain.channels import Channel
+from hermes.domain.chats.address import SourceKind
+from hermes.domain.chats.channels import Channel
+from hermes.domain.chats.rows import OutState
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutState
-from hermes.domain.session import session_key
+from hermes.domain.turns.session import session_key
 from hermes.domain.word import replace
 from hermes.testing.store_suite.samples import (
     NOW,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.domain.handoff import Handoff, HandoffState
+from hermes.domain.chats.handoff import Handoff, HandoffState
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
 from hermes.domain.word import replace
 from hermes.testing.store_suite.samples import NOW, OTHER_AGENT, OpenStore, add_talk, after, source

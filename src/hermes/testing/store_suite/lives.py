@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from functools import partial
 
+from hermes.domain.chats.message import Receipt
+from hermes.domain.chats.rows import Boot, DueSession, OutboxRow, OutState
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId, TurnId
-from hermes.domain.message import Receipt
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import Boot, DueSession, OutboxRow, OutState
-from hermes.domain.turn import TurnState
+from hermes.domain.turns.turn import TurnState
 from hermes.domain.word import replace
 from hermes.testing.store_suite.samples import (
     NOW,

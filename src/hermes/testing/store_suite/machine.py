@@ -13,11 +13,11 @@ from typing import TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from hermes.domain.chats.rows import OutboxRow, OutState
 from hermes.domain.errors import HermesError, Lost, Refused
 from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import OutboxRow, OutState
-from hermes.domain.turn import Turn, TurnState
+from hermes.domain.turns.turn import Turn, TurnState
 from hermes.domain.word import replace
 from hermes.testing.store_suite.samples import NOW, OpenStore, address, inbound, out, session, turn
 

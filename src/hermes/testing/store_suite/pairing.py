@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body
+from hermes.domain.chats.pairing import Account, PairedUser, PairingCode, PairingCounter
+from hermes.domain.chats.rows import OutboxRow, OutState
 from hermes.domain.errors import Refused
 from hermes.domain.ids import AgentId, TurnId
-from hermes.domain.message import Body
-from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.word import replace
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import NOW, OpenStore, out

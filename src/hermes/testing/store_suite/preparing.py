@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body, Receipt
+from hermes.domain.chats.rows import OutState, OverheardMessage
 from hermes.domain.ids import SessionId
-from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutState, OverheardMessage
 from hermes.domain.word import replace
 from hermes.testing.store_suite.samples import (
     NOW,

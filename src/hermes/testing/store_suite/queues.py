@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body, Receipt
+from hermes.domain.chats.rows import InboxRow, OutboxRow, OutState
 from hermes.domain.errors import HermesError, Lost, Refused
 from hermes.domain.ids import TurnId
-from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import InboxRow, OutboxRow, OutState
 from hermes.domain.word import replace
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import NOW, OpenStore, address, after, inbound, out

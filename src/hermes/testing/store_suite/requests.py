@@ -7,7 +7,7 @@ from datetime import timedelta
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.turn import Request, TurnState
+from hermes.domain.turns.turn import Request, TurnState
 from hermes.domain.word import replace
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import (

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Entry, QuestionKind, Record, UserSaid
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.message import Body, Inbound
+from hermes.domain.chats.rows import OutboxRow
 from hermes.domain.ids import MAIN_AGENT, AgentId, DeliveryId, JobId, QuestionId, SessionId, TurnId
-from hermes.domain.job import Job, JobRun, RunState
-from hermes.domain.message import Body, Inbound
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import OutboxRow
-from hermes.domain.session import Session
-from hermes.domain.turn import Cause, Question, Turn, TurnInput
+from hermes.domain.turns.event import Entry, QuestionKind, Record, UserSaid
+from hermes.domain.turns.job import Job, JobRun, RunState
+from hermes.domain.turns.session import Session
+from hermes.domain.turns.turn import Cause, Question, Turn, TurnInput
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 OTHER_AGENT = AgentId("other")

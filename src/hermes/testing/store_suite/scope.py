@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from hermes.domain.chats.rows import MediaItem
 from hermes.domain.errors import HermesError
-from hermes.domain.event import UserSaid, Verdict
 from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import MediaItem
-from hermes.domain.turn import Answer, TurnInput, TurnState
+from hermes.domain.turns.event import UserSaid, Verdict
+from hermes.domain.turns.turn import Answer, TurnInput, TurnState
 from hermes.domain.word import replace
 from hermes.testing.store_suite.samples import (
     NOW,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from hermes.domain.address import Source, SourceKind
+from hermes.domain.chats.address import Source, SourceKind
+from hermes.domain.chats.rows import SearchHit
 from hermes.domain.errors import HermesError, UserError
-from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import SearchHit
-from hermes.domain.session import BRANCHED, Session, SessionFilter, SessionKey, session_key
+from hermes.domain.turns.event import Entry, ModelSaid, ToolFinished, UserSaid
+from hermes.domain.turns.session import BRANCHED, Session, SessionFilter, SessionKey, session_key
 from hermes.domain.word import replace
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import ModelSaid, Record, ToolFinished
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.ids import CallId, SessionId, TurnId
-from hermes.domain.model_facts import ModelRole
+from hermes.domain.models.model_facts import ModelRole
+from hermes.domain.models.usage import AuxiliaryCall, Usage, UsageGroup, UsageSum, total_of
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.turn import Guidance, TurnInput
-from hermes.domain.usage import AuxiliaryCall, Usage, UsageGroup, UsageSum, total_of
+from hermes.domain.turns.event import ModelSaid, Record, ToolFinished
+from hermes.domain.turns.turn import Guidance, TurnInput
 from hermes.domain.word import replace
 from hermes.testing.store_suite.samples import NOW, OTHER_AGENT, OpenStore, add_talk, entry, session, turn
 

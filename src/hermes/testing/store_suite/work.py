@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from hermes.domain.chats.message import Attachment, MediaKind
+from hermes.domain.chats.rows import MediaItem, SessionStanding
 from hermes.domain.errors import HermesError, Lost
-from hermes.domain.event import Finished, ModelSaid, Summarised, Undone, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, CallId, JobId, QuestionId, SessionId, TurnId
-from hermes.domain.job import Job, JobRun, JobState, RunState, RunStatus
-from hermes.domain.message import Attachment, MediaKind
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import MediaItem, SessionStanding
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import (
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import Finished, ModelSaid, Summarised, Undone, Verdict
+from hermes.domain.turns.job import Job, JobRun, JobState, RunState, RunStatus
+from hermes.domain.turns.turn import (
     NO_GUIDANCE,
     Answer,
     BusyMode,
@@ -25,7 +26,6 @@ from hermes.domain.turn import (
     TurnInput,
     TurnState,
 )
-from hermes.domain.usage import Usage
 from hermes.domain.word import replace
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import (

@@ -15,8 +15,8 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from hermes.agent.models.login.services import DeviceLogin, claims_of
-from hermes.domain.credential import Credential
 from hermes.domain.errors import NeedsLogin, Unreachable, UserError
+from hermes.domain.models.credential import Credential
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line, showable
 from hermes.domain.word import replace

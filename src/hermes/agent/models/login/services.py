@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from hermes.domain.credential import Credential
+from hermes.domain.models.credential import Credential
 
 
 class DeviceLogin(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import msgspec
 from hermes.control.core import AgentUnavailable
 from hermes.domain.ids import AgentId
 from hermes.domain.text import one_line
-from hermes.domain.tool import Effect
+from hermes.domain.tools.tool import Effect
 from hermes.entry.http.ask.addressee import default_name
 from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.endpoint import ROUTES, HttpCall, route, shown_path

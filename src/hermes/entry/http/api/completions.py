@@ -13,10 +13,10 @@ import msgspec
 from aiohttp import web
 
 from hermes.control.sessions.repeats import SubmittedTurn, id_for
-from hermes.domain.event import Asked, Ending, Entry, Failed, Finished, ModelSaid, Stopped
 from hermes.domain.ids import client_call_id
 from hermes.domain.text import one_line
-from hermes.domain.thoughts import without_thoughts
+from hermes.domain.turns.event import Asked, Ending, Entry, Failed, Finished, ModelSaid, Stopped
+from hermes.domain.turns.thoughts import without_thoughts
 from hermes.entry.http.api.chat_request import ChatRequest, read_conversation
 from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.addressee import find_addressee

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import msgspec
 from aiohttp import web
 
+from hermes.domain.chats.rows import OpenWork
 from hermes.domain.errors import HermesError
-from hermes.domain.rows import OpenWork
 from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.endpoint import PLATFORM, HttpCall, as_json, route
 

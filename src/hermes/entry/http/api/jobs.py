@@ -17,7 +17,7 @@ from hermes.control.outbound.targets import LOCAL
 from hermes.control.people.routing import job_source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, JobId
-from hermes.domain.job import Job, JobState
+from hermes.domain.turns.job import Job, JobState
 from hermes.domain.word import field_names, replace
 from hermes.entry.http.ask.addressee import agent_name, no_such_model, route_call
 from hermes.entry.http.site.admission import KeyScope

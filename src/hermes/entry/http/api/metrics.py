@@ -14,8 +14,8 @@ from typing import Any
 
 from aiohttp import web
 
-from hermes.domain.rows import OpenWork, OutState
-from hermes.domain.turn import TurnState
+from hermes.domain.chats.rows import OpenWork, OutState
+from hermes.domain.turns.turn import TurnState
 from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.endpoint import HttpCall, Site, route
 from hermes.entry.http.site.traffic import BOUNDS, TRAFFIC, Traffic

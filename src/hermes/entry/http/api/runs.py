@@ -18,10 +18,10 @@ from hermes.control.doors.following import (
     waiting_turns,
 )
 from hermes.control.sessions.repeats import turn_named
-from hermes.domain.event import Entry, QuestionKind, usage_of
 from hermes.domain.ids import TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.turn import Turn
+from hermes.domain.turns.event import Entry, QuestionKind, usage_of
+from hermes.domain.turns.turn import Turn
 from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.addressee import agent_name, find_addressee
 from hermes.entry.http.ask.failures import failure_words, may_know

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from hermes.domain.event import Entry, Failed, Stopped
-from hermes.domain.turn import Turn
+from hermes.domain.turns.event import Entry, Failed, Stopped
+from hermes.domain.turns.turn import Turn
 from hermes.entry.http.api.runs import TokenUsage
 from hermes.entry.http.api.sessions import find_session
 from hermes.entry.http.ask import turns

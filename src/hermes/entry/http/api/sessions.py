@@ -20,13 +20,13 @@ from hermes.control.sessions.administration import (
 )
 from hermes.control.sessions.repeats import id_for
 from hermes.control.sessions.submission import LONGEST_TITLE, NotFound
-from hermes.domain.chat_format import as_message
-from hermes.domain.event import Entry
+from hermes.domain.chats.rows import SearchHit
 from hermes.domain.ids import SessionId, new_session_id
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import SearchHit
-from hermes.domain.session import Session, SessionFilter, begin_session, session_key
-from hermes.domain.transcript import visible
+from hermes.domain.turns.chat_format import as_message
+from hermes.domain.turns.event import Entry
+from hermes.domain.turns.session import Session, SessionFilter, begin_session, session_key
+from hermes.domain.turns.transcript import visible
 from hermes.domain.word import replace
 from hermes.entry.http.ask.addressee import find_addressee
 from hermes.entry.http.ask.messages import ChatToolCall

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Struct
 
 from hermes.control.sessions.repeats import find_requests
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
 from hermes.domain.ids import AgentId, QuestionId, TurnId
-from hermes.domain.model_facts import TASK_MODEL
+from hermes.domain.models.model_facts import TASK_MODEL
 from hermes.domain.ports.store import Tx
 from hermes.domain.word import replace
 from hermes.entry.http.site.endpoint import HttpCall, Site, session_name

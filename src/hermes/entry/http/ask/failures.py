@@ -7,9 +7,9 @@ from __future__ import annotations
 import math
 from datetime import datetime
 
-from hermes.domain.event import Failed, Stopped
 from hermes.domain.text import one_line
-from hermes.domain.turn import CLIENT_GONE
+from hermes.domain.turns.event import Failed, Stopped
+from hermes.domain.turns.turn import CLIENT_GONE
 from hermes.entry.http.ask.turns import FAILURE_KEPT
 from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.endpoint import HttpCall

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from hermes.domain.call_options import CallOptions
+from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ids import AgentId, CallId, QuestionId, question_of_call
-from hermes.domain.late_pattern import late_pattern
-from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import ClientTool, EarlierMessage, Speaker, TurnInput
+from hermes.domain.models.call_options import CallOptions
+from hermes.domain.safety.late_pattern import late_pattern
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.turn import ClientTool, EarlierMessage, Speaker, TurnInput
 from hermes.domain.word import replace
 from hermes.entry.http.site.endpoint import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request

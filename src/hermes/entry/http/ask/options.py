@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Struct
 
-from hermes.domain.call_options import NO_OPTIONS, CallOptions, JsonAnswer
-from hermes.domain.turn import ClientTool
+from hermes.domain.models.call_options import NO_OPTIONS, CallOptions, JsonAnswer
+from hermes.domain.turns.turn import ClientTool
 from hermes.domain.word import replace
 from hermes.entry.http.site.errors import bad_request
 

@@ -16,10 +16,10 @@ from msgspec import Struct
 from hermes.control.doors.continuing import AnswerQuestion
 from hermes.control.sessions.submission import NotFound, TurnUnfinished
 from hermes.control.turn.questions import read_reply
-from hermes.domain.event import Asked, Entry, FeedItem, ModelSaid, QuestionKind, Verdict
 from hermes.domain.ids import QuestionId, client_call_id
 from hermes.domain.ports.store import Tx
-from hermes.domain.turn import Answer, Question, Turn
+from hermes.domain.turns.event import Asked, Entry, FeedItem, ModelSaid, QuestionKind, Verdict
+from hermes.domain.turns.turn import Answer, Question, Turn
 from hermes.entry.http.ask.turns import go_on, run_name
 from hermes.entry.http.site.endpoint import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request

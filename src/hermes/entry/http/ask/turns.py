@@ -30,11 +30,11 @@ from hermes.control.sessions.repeats import (
 )
 from hermes.control.sessions.submission import NoPlace, SessionTarget, Submission
 from hermes.domain.errors import HermesError, Unreachable
-from hermes.domain.event import FeedItem
 from hermes.domain.ids import EVERY_AGENT, AgentId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.toolsets import NO_TOOLSET
-from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
+from hermes.domain.tools.toolsets import NO_TOOLSET
+from hermes.domain.turns.event import FeedItem
+from hermes.domain.turns.turn import CLIENT_GONE, Guidance, Turn, TurnInput
 from hermes.domain.word import replace
 from hermes.entry.http.ask.addressee import AgentChoice
 from hermes.entry.http.ask.messages import ConversationInput, keep_pictures

@@ -28,8 +28,8 @@ from aiohttp import web
 from msgspec import Struct, field
 
 from hermes.domain.ids import AgentId
-from hermes.domain.process_rank import RIGHTS, Rank
 from hermes.domain.settings.declaring import Secret
+from hermes.domain.system.process_rank import RIGHTS, Rank
 from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.site.headers import PAGES_MAY_READ
 from hermes.entry.http.site.owner_socket import peer_rank, peer_user

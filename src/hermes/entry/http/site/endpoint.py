@@ -21,15 +21,15 @@ from msgspec import Struct, field
 
 from hermes.control.core import Agents
 from hermes.control.gateway import Gateway
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.clock import Clock
-from hermes.domain.event import FeedItem
 from hermes.domain.ids import EVERY_AGENT, AgentId, SessionId, TurnId
-from hermes.domain.model_facts import ModelFacts
+from hermes.domain.models.model_facts import ModelFacts
 from hermes.domain.ports.store import Tx
 from hermes.domain.ports.world import Egress
 from hermes.domain.settings.live import SettingsReport
-from hermes.domain.turn import Turn
+from hermes.domain.turns.event import FeedItem
+from hermes.domain.turns.turn import Turn
 from hermes.entry.http.site.admission import HttpOptions, KeyScope, Principal
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import CHAT_ID, THREAD_ID, USER_ID

@@ -7,7 +7,7 @@ import math
 import re
 from itertools import pairwise
 
-from hermes.domain.late_pattern import late_pattern
+from hermes.domain.safety.late_pattern import late_pattern
 
 LEAST_CHARS = 16
 LEAST_LEFT = 8

@@ -2,9 +2,10 @@
 there, and who is at its other end. Knows nothing of HTTP, so that a command can look for a gateway without
 loading any.
 
-A process speaks for the owner, or was started for a hook, a script or an agent (`domain/process_rank.py`); an
-unknown one has no rank. On Linux we read the limits of the process and its parents; the lowest one decides.
-Elsewhere we look only at the parents, so a process that was re-parented is not recognised there."""
+A process speaks for the owner, or was started for a hook, a script or an agent
+(`domain/system/process_rank.py`); an unknown one has no rank. On Linux we read the limits of the process
+and its parents; the lowest one decides. Elsewhere we look only at the parents, so a process that was
+re-parented is not recognised there."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from hermes.domain.errors import UserError
-from hermes.domain.process_mark import TOP, level_of
-from hermes.domain.process_rank import Rank, rank_of
+from hermes.domain.system.process_mark import TOP, level_of
+from hermes.domain.system.process_rank import Rank, rank_of
 
 SOCKET_FILE = "gateway.sock"
 MOST_BYTES = 107

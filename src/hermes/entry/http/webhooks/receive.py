@@ -24,13 +24,13 @@ from msgspec import Struct, field
 
 from hermes.control.sessions.repeats import KeyConflict, NewRequest, SubmittedTurn, find_requests
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.rows import OutboxRow, OutState
 from hermes.domain.errors import UserError
 from hermes.domain.ids import EVERY_AGENT, AgentId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
-from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnAction, TurnInput
+from hermes.domain.turns.turn import Cause, Guidance, ReplyPlace, Turn, TurnAction, TurnInput
 from hermes.domain.word import replace
 from hermes.entry.http.site.admission import is_forwarded, is_loopback
 from hermes.entry.http.site.body import read_body

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from hermes.domain.address import Address, read_platform
+from hermes.domain.chats.address import Address, read_platform
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line

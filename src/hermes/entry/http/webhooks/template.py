@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-from hermes.domain.outside import defused
+from hermes.domain.safety.outside import defused
 from hermes.domain.text import one_line, storable
 from hermes.entry.http.webhooks.incoming import ABSENT, EventFacts
 

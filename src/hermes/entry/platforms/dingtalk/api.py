@@ -8,7 +8,7 @@ from urllib.parse import quote_plus, urlsplit, urlunsplit
 
 import aiohttp
 
-from hermes.domain.adapter import AdapterContext
+from hermes.domain.chats.adapter import AdapterContext
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from hermes.domain.capabilities import Capabilities, Flavour, Manifest, MediaLimit, SettingField, TextUnit
-from hermes.domain.message import MediaKind
+from hermes.domain.chats.capabilities import (
+    Capabilities,
+    Flavour,
+    Manifest,
+    MediaLimit,
+    SettingField,
+    TextUnit,
+)
+from hermes.domain.chats.message import MediaKind
 from hermes.entry.kit.fields import option, proxy_field
 
 MOST_PARAM = 15_000

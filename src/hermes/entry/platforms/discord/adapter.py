@@ -15,11 +15,11 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from hermes.domain.adapter import AdapterContext, Finding, good, wrong
-from hermes.domain.address import Address
-from hermes.domain.capabilities import MenuEntry
+from hermes.domain.chats.adapter import AdapterContext, Finding, good, wrong
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.capabilities import MenuEntry
+from hermes.domain.chats.message import Attachment, Body, Inbound, MediaKind, Receipt
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told

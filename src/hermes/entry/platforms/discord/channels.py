@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.text import one_line
 from hermes.domain.word import replace

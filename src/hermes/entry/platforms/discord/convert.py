@@ -12,10 +12,8 @@ from typing import Any, TypeGuard
 
 from msgspec import Struct
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
-from hermes.domain.errors import Refused
-from hermes.domain.ids import DeliveryId
-from hermes.domain.message import (
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.message import (
     Attachment,
     Button,
     Inbound,
@@ -25,6 +23,8 @@ from hermes.domain.message import (
     deletion,
     media_kind,
 )
+from hermes.domain.errors import Refused
+from hermes.domain.ids import DeliveryId
 from hermes.domain.text import one_line, storable
 from hermes.domain.word import replace
 from hermes.entry.kit.payload import as_dict, as_dicts, as_text, attachment, if_malformed, name_of, shaped

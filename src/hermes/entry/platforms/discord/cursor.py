@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
 from hermes.entry.kit.payload import Recent
 from hermes.entry.platforms.discord.convert import is_snowflake
 from hermes.entry.platforms.discord.manifest import BOOSTED, MAX_FILE

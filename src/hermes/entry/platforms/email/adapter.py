@@ -17,11 +17,11 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from hermes.domain.adapter import AdapterContext, Finding
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.chats.adapter import AdapterContext, Finding
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.capabilities import Capabilities
+from hermes.domain.chats.message import Body, Inbound, Receipt
 from hermes.domain.errors import Refused, Unreachable
-from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told

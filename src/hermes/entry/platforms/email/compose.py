@@ -12,7 +12,7 @@ from email.message import EmailMessage
 from email.policy import SMTP, SMTPUTF8
 from email.utils import format_datetime
 
-from hermes.domain.message import Attachment
+from hermes.domain.chats.message import Attachment
 from hermes.domain.text import one_line
 from hermes.entry.platforms.email.convert import MailThread
 from hermes.entry.platforms.email.words import html_to_text

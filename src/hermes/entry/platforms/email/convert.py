@@ -18,10 +18,10 @@ from typing import TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
-from hermes.domain.adapter import Finding
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.adapter import Finding
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.message import Attachment, Inbound, MediaKind, ReplyTo, media_kind
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, media_kind
 from hermes.domain.text import one_line, showable, size_told, storable
 from hermes.entry.platforms.email import words
 from hermes.entry.platforms.email.addresses import canonical, readable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.domain.capabilities import (
+from hermes.domain.chats.capabilities import (
     AlbumLimit,
     Capabilities,
     Flavour,
@@ -12,7 +12,7 @@ from hermes.domain.capabilities import (
     PackageExtra,
     SettingField,
 )
-from hermes.domain.message import MediaKind
+from hermes.domain.chats.message import MediaKind
 from hermes.entry.kit.fields import option
 
 _FILE_BYTES = 18_000_000

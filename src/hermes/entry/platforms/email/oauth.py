@@ -19,8 +19,8 @@ from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import spell_platform
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import spell_platform
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.text import one_line, showable
 from hermes.entry.kit.files import read_kept, write_kept

@@ -12,7 +12,7 @@ from email.message import Message
 
 from msgspec import Struct
 
-from hermes.domain.adapter import AdapterContext, Finding
+from hermes.domain.chats.adapter import AdapterContext, Finding
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 

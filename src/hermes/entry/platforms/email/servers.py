@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import aiosmtplib
 
-from hermes.domain.adapter import AdapterContext, Finding, good, wrong
+from hermes.domain.chats.adapter import AdapterContext, Finding, good, wrong
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.text import one_line, trouble_told
 from hermes.domain.word import replace

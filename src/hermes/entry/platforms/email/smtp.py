@@ -11,8 +11,8 @@ from contextlib import suppress
 
 import aiosmtplib
 
+from hermes.domain.chats.message import SLOWEST_BYTES
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.message import SLOWEST_BYTES
 from hermes.domain.text import one_line, showable, trouble_told
 from hermes.entry.platforms.email.imap import MailLogin, cannot_reach, refused_token
 

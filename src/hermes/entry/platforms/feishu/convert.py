@@ -10,10 +10,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.message import Attachment, Button, Inbound, InboundKind, MediaKind, ReplyTo, deletion
 from hermes.domain.errors import Refused
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Button, Inbound, InboundKind, MediaKind, ReplyTo, deletion
 from hermes.domain.text import one_line, storable
 from hermes.entry.kit.payload import (
     Recent,

@@ -11,10 +11,10 @@ import json
 import re
 from typing import Any
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body, Receipt
 from hermes.domain.errors import NeedsLogin, Unreachable
-from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.payload import as_dict, read_json

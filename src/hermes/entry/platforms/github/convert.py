@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.text import one_line
 from hermes.entry.kit.errors import TOO_FAST, retry_after

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from hermes.domain.adapter import AdapterContext, Finding, good
-from hermes.domain.address import Address
+from hermes.domain.chats.adapter import AdapterContext, Finding, good
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body, Receipt
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.text import one_line
 from hermes.entry.kit.files import Unstored

@@ -10,10 +10,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.message import Inbound
 from hermes.domain.errors import NeedsLogin, Refused, UserError
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Inbound
 from hermes.domain.text import one_line, storable
 from hermes.entry.kit.errors import error_table
 from hermes.entry.kit.payload import as_dict, as_text, dig, flat, inbounds, name_of, shaped

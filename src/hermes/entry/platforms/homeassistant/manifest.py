@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.domain.capabilities import Capabilities, Manifest, SettingField
+from hermes.domain.chats.capabilities import Capabilities, Manifest, SettingField
 from hermes.entry.kit.fields import option, proxy_field
 
 MANIFEST = Manifest(

@@ -14,11 +14,11 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from hermes.domain.adapter import AdapterContext, Finding, good
-from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.chats.adapter import AdapterContext, Finding, good
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.capabilities import Capabilities
+from hermes.domain.chats.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 
 import aiohttp
 
-from hermes.domain.adapter import AdapterContext
+from hermes.domain.chats.adapter import AdapterContext
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.ports.world import Sink
 from hermes.entry.kit.errors import TOO_FAST

@@ -11,9 +11,9 @@ from html.parser import HTMLParser
 from itertools import count, repeat
 from typing import Any
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Attachment, Body, MediaKind
 from hermes.domain.errors import Refused
-from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.entry.platforms.matrix.convert import BUTTONS, KEYS, VOICE
 
 EVENT_BYTES = 60_000

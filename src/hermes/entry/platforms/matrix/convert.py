@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo, deletion
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo, deletion
 from hermes.domain.text import one_line, storable
 from hermes.entry.kit.errors import error_table, seconds_of, slower, their_fault
 from hermes.entry.kit.payload import MALFORMED, as_dict, as_size, as_text, dig, moment, name_of

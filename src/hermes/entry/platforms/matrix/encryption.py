@@ -18,7 +18,7 @@ from typing import Any
 
 import aiohttp
 
-from hermes.domain.adapter import AdapterContext, Finding, good, wrong
+from hermes.domain.chats.adapter import AdapterContext, Finding, good, wrong
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.entry.kit.payload import Recent, as_dict, as_dicts, as_text, dig
 from hermes.entry.platforms.matrix.api import MatrixClient

@@ -10,8 +10,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.text import one_line
 from hermes.entry.kit.payload import Recent, as_dict, as_text, dig

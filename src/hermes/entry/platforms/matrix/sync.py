@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.domain.address import DEFAULT_ACCOUNT
+from hermes.domain.chats.address import DEFAULT_ACCOUNT
 from hermes.domain.text import storable
 from hermes.entry.kit.payload import as_dict, as_dicts, as_text, dig
 

@@ -20,10 +20,10 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 from msgspec import Struct
 
-from hermes.domain.adapter import AdapterContext, Finding, good, wrong
-from hermes.domain.address import Address
+from hermes.domain.chats.adapter import AdapterContext, Finding, good, wrong
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line

@@ -14,10 +14,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
-from hermes.domain.errors import Refused
-from hermes.domain.ids import DeliveryId
-from hermes.domain.message import (
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.message import (
     Attachment,
     Button,
     Inbound,
@@ -27,6 +25,8 @@ from hermes.domain.message import (
     deletion,
     media_kind,
 )
+from hermes.domain.errors import Refused
+from hermes.domain.ids import DeliveryId
 from hermes.domain.text import one_line, storable
 from hermes.domain.word import replace
 from hermes.entry.kit.payload import (

@@ -13,13 +13,13 @@ from zlib import crc32
 
 from aiohttp import web
 
-from hermes.domain.adapter import AdapterContext, Finding, good
-from hermes.domain.address import Address
+from hermes.domain.chats.adapter import AdapterContext, Finding, good
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Attachment, Body, Receipt
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.hosts import leads_inside
-from hermes.domain.message import Attachment, Body, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
+from hermes.domain.safety.hosts import leads_inside
 from hermes.domain.text import one_line
 from hermes.entry.kit.crypto import require_crypto
 from hermes.entry.kit.errors import error_table, retry_after, slower

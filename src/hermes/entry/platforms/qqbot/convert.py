@@ -9,10 +9,10 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.message import Attachment, Inbound, MediaKind, media_kind
 from hermes.domain.errors import Refused
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Inbound, MediaKind, media_kind
 from hermes.domain.text import one_line, storable
 from hermes.entry.kit.payload import as_dicts, as_text, attachment, attachments, inbounds, shaped
 

@@ -16,8 +16,8 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
+from hermes.domain.chats.message import SLOWEST_BYTES
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
-from hermes.domain.message import SLOWEST_BYTES
 from hermes.domain.sse import SseParser
 from hermes.entry.kit.errors import seconds_of
 from hermes.entry.kit.http import HttpAnswer, HttpClient

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from hermes.domain.adapter import Finding
+from hermes.domain.chats.adapter import Finding
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line

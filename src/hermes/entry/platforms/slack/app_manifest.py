@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.capabilities import MenuEntry
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.capabilities import MenuEntry
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 from hermes.entry.platforms.slack.api import SCOPES

@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Receipt
 from hermes.domain.clock import Clock
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
-from hermes.domain.message import Receipt
 from hermes.entry.kit.payload import as_dicts, as_text, dig
 from hermes.entry.platforms.slack.api import SlackApi
 from hermes.entry.platforms.slack.compose import is_sent_as

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from hermes.domain.chats.message import Attachment, Button
 from hermes.domain.errors import Refused
-from hermes.domain.message import Attachment, Button
 from hermes.domain.text import one_line
 from hermes.entry.kit.files import file_name
 from hermes.entry.kit.payload import as_dicts, as_text, dig

@@ -11,9 +11,17 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct, field
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.message import (
+    Attachment,
+    Inbound,
+    InboundKind,
+    MediaKind,
+    ReplyTo,
+    deletion,
+    media_kind,
+)
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo, deletion, media_kind
 from hermes.domain.text import one_line, storable
 from hermes.entry.kit.payload import (
     as_dict,

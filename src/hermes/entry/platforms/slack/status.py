@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Refused
 from hermes.entry.kit.payload import Recent

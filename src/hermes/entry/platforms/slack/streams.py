@@ -11,9 +11,9 @@ import logging
 import re
 from typing import Any
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body, Receipt
 from hermes.domain.errors import HermesError
-from hermes.domain.message import Body, Receipt
 from hermes.domain.text import one_line
 from hermes.entry.kit.errors import TOO_FAST
 from hermes.entry.kit.payload import Recent, as_text, dig

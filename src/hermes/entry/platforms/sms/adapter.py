@@ -19,10 +19,10 @@ from urllib.parse import parse_qs, quote, urlsplit
 import aiohttp
 from aiohttp import web
 
-from hermes.domain.adapter import AdapterContext, Finding, good, wrong
-from hermes.domain.address import Address
+from hermes.domain.chats.adapter import AdapterContext, Finding, good, wrong
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body, Receipt
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line

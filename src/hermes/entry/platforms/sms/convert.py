@@ -15,10 +15,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from msgspec import Struct
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.message import Attachment, Inbound, InboundKind, media_kind
 from hermes.domain.errors import NeedsLogin, Refused
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Inbound, InboundKind, media_kind
 from hermes.domain.text import storable
 from hermes.entry.kit.errors import error_table, slower
 from hermes.entry.kit.payload import as_text, attachment, flat, inbounds, shaped

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hermes.domain.capabilities import Capabilities, Manifest, MediaLimit, SettingField, TextUnit
-from hermes.domain.message import MediaKind
+from hermes.domain.chats.capabilities import Capabilities, Manifest, MediaLimit, SettingField, TextUnit
+from hermes.domain.chats.message import MediaKind
 from hermes.entry.kit.fields import listener_fields, option, proxy_field
 
 MOST_TEXT = 1600

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from hermes.domain.adapter import Finding, good, wrong
+from hermes.domain.chats.adapter import Finding, good, wrong
 from hermes.domain.errors import Refused
 from hermes.domain.ports.world import Sink
 from hermes.entry.kit.files import ANY_MIME

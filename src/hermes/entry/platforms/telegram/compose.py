@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Button, MediaKind
 from hermes.domain.errors import Refused
-from hermes.domain.message import Button, MediaKind
 from hermes.entry.platforms.telegram.manifest import MANIFEST
 
 SENDS = {

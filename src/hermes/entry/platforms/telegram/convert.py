@@ -11,11 +11,11 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from hermes.domain.adapter import Finding, good, wrong
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.adapter import Finding, good, wrong
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo
 from hermes.domain.text import one_line, storable
 from hermes.entry.kit.errors import error_table
 from hermes.entry.kit.payload import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.domain.capabilities import (
+from hermes.domain.chats.capabilities import (
     AlbumLimit,
     Capabilities,
     Flavour,
@@ -13,7 +13,7 @@ from hermes.domain.capabilities import (
     SettingField,
     TextUnit,
 )
-from hermes.domain.message import MediaKind
+from hermes.domain.chats.message import MediaKind
 from hermes.domain.word import replace
 from hermes.entry.kit.fields import listener_fields, option, proxy_field
 

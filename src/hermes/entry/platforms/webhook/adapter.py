@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 
-from hermes.domain.adapter import AdapterContext
-from hermes.domain.address import Address
+from hermes.domain.chats.adapter import AdapterContext
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body, Receipt
 from hermes.domain.errors import Refused, Unreachable
-from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import WebRequest
 from hermes.entry.platforms.webhook import convert

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.domain.capabilities import Capabilities, Flavour, Manifest
+from hermes.domain.chats.capabilities import Capabilities, Flavour, Manifest
 from hermes.entry.kit.fields import option
 
 MANIFEST = Manifest(

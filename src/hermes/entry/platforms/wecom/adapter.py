@@ -12,13 +12,13 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from hermes.domain.adapter import AdapterContext, Finding, good
-from hermes.domain.address import Address
+from hermes.domain.chats.adapter import AdapterContext, Finding, good
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Attachment, Body, MediaKind, Receipt
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.hosts import leads_inside
-from hermes.domain.message import Attachment, Body, MediaKind, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
+from hermes.domain.safety.hosts import leads_inside
 from hermes.entry.kit.crypto import cbc_opened, require_crypto
 from hermes.entry.kit.files import file_name, read_file
 from hermes.entry.kit.http import HttpAnswer, HttpClient

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.domain.capabilities import (
+from hermes.domain.chats.capabilities import (
     Capabilities,
     Flavour,
     Manifest,
@@ -11,7 +11,7 @@ from hermes.domain.capabilities import (
     SettingField,
     TextUnit,
 )
-from hermes.domain.message import MediaKind
+from hermes.domain.chats.message import MediaKind
 from hermes.entry.kit.fields import option, proxy_field
 
 MOST_TEXT = 20_000

@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 
 from msgspec import Struct
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.message import Attachment, Inbound, MediaKind
 from hermes.domain.errors import Refused
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Inbound, MediaKind
 from hermes.domain.text import one_line, storable
 from hermes.entry.kit.crypto import cbc_opened
 from hermes.entry.kit.listener import is_secret

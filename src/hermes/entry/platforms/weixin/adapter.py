@@ -18,13 +18,13 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from hermes.domain.adapter import AdapterContext, Finding, good
-from hermes.domain.address import Address
+from hermes.domain.chats.adapter import AdapterContext, Finding, good
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Attachment, Body, MediaKind, Receipt
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.hosts import leads_inside
-from hermes.domain.message import Attachment, Body, MediaKind, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
+from hermes.domain.safety.hosts import leads_inside
 from hermes.entry.kit.crypto import ecb_opened, ecb_sealed, require_crypto
 from hermes.entry.kit.files import ANY_MIME, file_name, read_file, write_private
 from hermes.entry.kit.payload import Recent, as_dict, as_dicts, as_size, as_text, dig, read_json

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.message import Attachment, Inbound, MediaKind, ReplyTo
 from hermes.domain.errors import Refused
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo
 from hermes.domain.text import one_line, storable
 from hermes.entry.kit.payload import (
     as_dict,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from urllib.parse import quote
 
-from hermes.domain.adapter import AdapterContext
+from hermes.domain.chats.adapter import AdapterContext
 from hermes.domain.errors import Unreachable, UserError
 from hermes.entry.kit.payload import as_text, dig
 from hermes.entry.kit.proxy import proxy_for

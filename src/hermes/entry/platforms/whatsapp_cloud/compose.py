@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Attachment, Body, Button, MediaKind
 from hermes.domain.errors import Refused
-from hermes.domain.message import Attachment, Body, Button, MediaKind
 from hermes.domain.text import one_line
 from hermes.entry.kit.files import file_name
 from hermes.entry.platforms.whatsapp_cloud.convert import PHONE, SCOPED_ID

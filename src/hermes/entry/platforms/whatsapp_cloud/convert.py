@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.chats.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo, deletion
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo, deletion
 from hermes.domain.text import storable
 from hermes.domain.word import replace
 from hermes.entry.kit.errors import error_table, slower, their_fault

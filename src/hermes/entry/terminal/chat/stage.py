@@ -10,10 +10,10 @@ from functools import partial
 
 from msgspec import Struct
 
-from hermes.domain.event import ToolFinished
 from hermes.domain.ids import CallId
 from hermes.domain.text import one_line, showable
-from hermes.domain.tool import ToolCall
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import ToolFinished
 from hermes.entry.terminal.chat.flow import Flow
 from hermes.entry.terminal.chat.spinner import spinner_text
 from hermes.entry.terminal.chat.theme import Theme, paint

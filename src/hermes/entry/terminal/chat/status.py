@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hermes.domain.event import ModelSaid
 from hermes.domain.text import one_line, width
+from hermes.domain.turns.event import ModelSaid
 from hermes.entry.terminal.chat.theme import Theme, paint
 
 _BAR = 8

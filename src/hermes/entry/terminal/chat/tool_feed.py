@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from hermes.domain.event import ToolFinished
 from hermes.domain.text import one_line, showable, width
-from hermes.domain.tool import ToolCall
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import ToolFinished
 from hermes.entry.terminal.chat.theme import Theme, paint
 from hermes.stream.fold.tool_lines import ToolState, emoji, preview, shown_arguments, tool_state
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermes.domain.event import (
+from hermes.domain.text import one_line, width
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Failed,
@@ -17,8 +19,6 @@ from hermes.domain.event import (
     TurnEnd,
     Verdict,
 )
-from hermes.domain.text import one_line, width
-from hermes.domain.tool import ToolCall
 from hermes.entry.terminal.chat.stage import Stage
 from hermes.entry.terminal.chat.tool_feed import whole_rows
 from hermes.stream.fold.questions import choices

@@ -10,11 +10,11 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from hermes.domain.address import Address, Source
+from hermes.domain.chats.address import Address, Source
+from hermes.domain.chats.message import Body, Inbound
+from hermes.domain.chats.rows import OutboxRow
 from hermes.domain.ids import TurnId
-from hermes.domain.message import Body, Inbound
-from hermes.domain.rows import OutboxRow
-from hermes.domain.turn import ReplyPlace, TurnInput
+from hermes.domain.turns.turn import ReplyPlace, TurnInput
 from hermes.state.store.care.salvage import SalvageReport
 from hermes.state.store.codec import decode, stamp, unstamp
 from hermes.state.store.sqlite import SqliteDb

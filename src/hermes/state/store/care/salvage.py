@@ -14,10 +14,10 @@ from typing import Any
 import apsw
 from msgspec import Struct, field
 
-from hermes.domain.address import Address, Source, SourceKind, read_platform
+from hermes.domain.chats.address import Address, Source, SourceKind, read_platform
+from hermes.domain.chats.message import Inbound
 from hermes.domain.errors import HermesError, Refused
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.message import Inbound
 from hermes.state.store.codec import decode, decode_record
 from hermes.state.store.sqlite import SqliteDb
 from hermes.state.store.table import Row

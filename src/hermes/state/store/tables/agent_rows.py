@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.domain.ids import AgentId
-from hermes.domain.spending import renamed_key
+from hermes.domain.models.spending import renamed_key
 from hermes.state.store.table import ScopedTable
 
 _TABLES = """SELECT m.name FROM sqlite_master m JOIN pragma_table_info(m.name) c

@@ -8,7 +8,7 @@ import math
 
 from hermes.domain.errors import Refused
 from hermes.domain.ids import TurnId
-from hermes.domain.spending import BudgetStanding, Spent
+from hermes.domain.models.spending import BudgetStanding, Spent
 from hermes.domain.word import field_names
 from hermes.state.store.table import TableFamily
 

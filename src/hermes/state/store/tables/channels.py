@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from hermes.domain.address import Address
-from hermes.domain.channels import Channel
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.channels import Channel
+from hermes.domain.chats.message import Body, Receipt
+from hermes.domain.chats.rows import OverheardMessage
 from hermes.domain.ids import SessionId
-from hermes.domain.message import Body, Receipt
-from hermes.domain.rows import OverheardMessage
 from hermes.domain.word import replace
 from hermes.state.store.codec import decode, encode, stamp, unstamp_or_none
 from hermes.state.store.table import Columns, ScopedTable

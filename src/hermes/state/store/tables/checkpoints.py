@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from hermes.domain.checkpoint import Checkpoint
 from hermes.domain.ids import TurnId
 from hermes.domain.text import storable
+from hermes.domain.tools.checkpoint import Checkpoint
 from hermes.domain.word import replace
 from hermes.state.store.table import Columns, ScopedTable
 

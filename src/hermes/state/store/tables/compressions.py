@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import cast
 
-from hermes.domain.event import Cleared, Summarised
+from hermes.domain.chats.rows import PendingCompression
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.rows import PendingCompression
+from hermes.domain.turns.event import Cleared, Summarised
 from hermes.state.store.codec import decode_record, encode_record, stamp, unstamp
 from hermes.state.store.table import Row, ScopedTable
 

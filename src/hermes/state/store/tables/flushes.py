@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from hermes.domain.chats.rows import PendingFlush
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.rows import PendingFlush
 from hermes.state.store.codec import stamp
 from hermes.state.store.table import ScopedTable
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from hermes.domain.chats.rows import Boot, DueSession, OpenWork
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.rows import Boot, DueSession, OpenWork
-from hermes.domain.turn import CRASHES_BESIDE, Question
+from hermes.domain.turns.turn import CRASHES_BESIDE, Question
 from hermes.state.store.codec import stamp
 from hermes.state.store.table import Columns, TableFamily
 from hermes.state.store.tables.sessions import SessionsTable

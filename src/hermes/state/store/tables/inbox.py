@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from hermes.domain.chats.message import Inbound
+from hermes.domain.chats.rows import InboxRow, UnreadableRow
 from hermes.domain.errors import Lost, Refused
 from hermes.domain.ids import TurnId
-from hermes.domain.message import Inbound
-from hermes.domain.rows import InboxRow, UnreadableRow
 from hermes.domain.text import storable
 from hermes.state.store.codec import encode, stamp
 from hermes.state.store.table import Columns, Row, TableFamily

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from hermes.domain.errors import Lost
 from hermes.domain.ids import AgentId, JobId
-from hermes.domain.job import DueJobs, Job, JobRun, Slot
+from hermes.domain.turns.job import DueJobs, Job, JobRun, Slot
 from hermes.state.store.codec import encode, stamp, stamp_or_none, unstamp_or_none
 from hermes.state.store.table import BodyColumn, ScopedTable, readable
 

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable
 from functools import cache
 from typing import NoReturn
 
+from hermes.domain.chats.rows import JournalRow
 from hermes.domain.errors import Lost, Refused
-from hermes.domain.event import Entry, Summarised, Undone
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.rows import JournalRow
+from hermes.domain.turns.event import Entry, Summarised, Undone
 from hermes.state.store.codec import decode_record, encode_record, stamp, unstamp
 from hermes.state.store.table import Row, ScopedTable, TableFamily
 

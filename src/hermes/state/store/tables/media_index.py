@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
+from hermes.domain.chats.rows import MediaItem
 from hermes.domain.ids import AgentId
-from hermes.domain.rows import MediaItem
 from hermes.state.store.codec import stamp
 from hermes.state.store.table import Columns, ScopedTable
 

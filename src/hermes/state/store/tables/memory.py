@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hermes.domain.ids import SessionId
-from hermes.domain.memory import MemoryEntry, MemoryShelf
+from hermes.domain.knowledge.memory import MemoryEntry, MemoryShelf
 from hermes.domain.text import storable
 from hermes.domain.word import replace
 from hermes.state.store.table import Columns, ScopedTable

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from hermes.domain.address import Address
+from hermes.domain.chats.address import Address
+from hermes.domain.chats.message import Body
+from hermes.domain.chats.rows import OutboxRow, OutState
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import TurnId
-from hermes.domain.message import Body
-from hermes.domain.rows import OutboxRow, OutState
 from hermes.state.store.codec import encode, stamp
 from hermes.state.store.table import Columns, TableFamily
 

@@ -4,10 +4,10 @@ actions that somebody allowed, permanently or for a session, belong to an agent.
 
 from __future__ import annotations
 
+from hermes.domain.chats.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.domain.ids import SessionId
-from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.domain.text import storable
-from hermes.domain.tool import Grant
+from hermes.domain.tools.tool import Grant
 from hermes.state.store.codec import stamp
 from hermes.state.store.table import Columns, ScopedTable, TableFamily
 

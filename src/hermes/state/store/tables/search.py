@@ -7,13 +7,13 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 
+from hermes.domain.chats.rows import SearchHit
 from hermes.domain.clock import zone_named
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import SearchHit
-from hermes.domain.session import EVERY_SESSION, SessionFilter, Viewer, heard_by
 from hermes.domain.text import storable
-from hermes.domain.tool import ToolContext
+from hermes.domain.tools.tool import ToolContext
+from hermes.domain.turns.session import EVERY_SESSION, SessionFilter, Viewer, heard_by
 from hermes.domain.word import replace
 from hermes.state.store.codec import unstamp
 from hermes.state.store.table import Db, Row, ScopedTable

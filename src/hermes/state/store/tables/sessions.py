@@ -6,12 +6,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
+from hermes.domain.chats.handoff import Handoff
 from hermes.domain.errors import Lost, UserError
-from hermes.domain.handoff import Handoff
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.session import BATCHED, BRANCHED, EVERY_SESSION, Session, SessionFilter, SessionKey
 from hermes.domain.text import storable
+from hermes.domain.turns.session import BATCHED, BRANCHED, EVERY_SESSION, Session, SessionFilter, SessionKey
 from hermes.domain.word import replace
 from hermes.state.store.codec import decode, encode, hash_text, stamp
 from hermes.state.store.table import BodyColumn, Columns, Db, Row, ScopedTable, readable

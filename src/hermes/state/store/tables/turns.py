@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
+from hermes.domain.chats.rows import SessionStanding, UnreadableTurn
 from hermes.domain.errors import Lost
-from hermes.domain.event import Verdict
 from hermes.domain.ids import QuestionId, SessionId, TurnId
-from hermes.domain.rows import SessionStanding, UnreadableTurn
-from hermes.domain.turn import (
+from hermes.domain.turns.event import Verdict
+from hermes.domain.turns.turn import (
     NO_GUIDANCE,
     Answer,
     Cause,

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 
-from hermes.domain.address import Source
+from hermes.domain.chats.address import Source
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.spending import Spender, spender_of
-from hermes.domain.usage import TOKENS, AuxiliaryCall, UsageGroup, UsageSum
+from hermes.domain.models.spending import Spender, spender_of
+from hermes.domain.models.usage import TOKENS, AuxiliaryCall, UsageGroup, UsageSum
 from hermes.domain.word import field_names
 from hermes.state.store.codec import decode, stamp
 from hermes.state.store.table import UNREADABLE, Db, Row, ScopedTable

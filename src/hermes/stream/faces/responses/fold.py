@@ -16,7 +16,9 @@ from datetime import datetime
 
 import msgspec
 
-from hermes.domain.event import (
+from hermes.domain.ids import CallId, QuestionId, client_call_id
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.event import (
     Answered,
     Asked,
     Ending,
@@ -31,8 +33,6 @@ from hermes.domain.event import (
     TurnEnd,
     usage_of,
 )
-from hermes.domain.ids import CallId, QuestionId, client_call_id
-from hermes.domain.tool import ToolCall
 from hermes.stream.faces.responses import events as told
 from hermes.stream.faces.responses import shape
 from hermes.stream.faces.responses.events import ResponseEvent

@@ -6,7 +6,7 @@ from zlib import crc32
 
 import msgspec
 
-from hermes.domain.event import Entry, FeedItem
+from hermes.domain.turns.event import Entry, FeedItem
 from hermes.stream.faces.responses import events as told
 from hermes.stream.faces.responses import shape
 from hermes.stream.faces.responses.events import ResponseEvent

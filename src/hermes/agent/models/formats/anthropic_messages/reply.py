@@ -14,9 +14,9 @@ import msgspec
 from hermes.agent.models.assembly import ReplyAssembly, broken
 from hermes.agent.models.faults import FILTERED, OTHER_WORDS
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import Ending, Kept
+from hermes.domain.models.usage import Usage
 from hermes.domain.text import one_line
-from hermes.domain.usage import Usage
+from hermes.domain.turns.event import Ending, Kept
 
 NAME = "anthropic_messages"
 # platform.claude.com/docs/en/build-with-claude/handling-stop-reasons; a paused turn goes on like a cut one.

@@ -33,11 +33,11 @@ from hermes.agent.models.encoding import (
 from hermes.agent.models.endpoint import ModelEndpoint
 from hermes.agent.models.formats.anthropic_messages.reply import NAME
 from hermes.agent.models.formats.anthropic_messages.thinking import encode_effort
-from hermes.domain.call_options import NO_OPTIONS
-from hermes.domain.deferral import TOOL_SEARCH, direct_search, read_hits
 from hermes.domain.errors import FaultKind, ModelFault
+from hermes.domain.models.call_options import NO_OPTIONS
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.tool import Tool
+from hermes.domain.tools.deferral import TOOL_SEARCH, direct_search, read_hits
+from hermes.domain.tools.tool import Tool
 
 _NO_THOUGHTS = {"type": "disabled"}
 USUAL_LIMIT = 8192

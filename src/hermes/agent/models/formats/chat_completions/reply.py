@@ -14,8 +14,8 @@ import msgspec
 from hermes.agent.models.assembly import ReplyAssembly, broken
 from hermes.agent.models.faults import FILTERED, OTHER_WORDS
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import Ending, Kept
-from hermes.domain.usage import Usage
+from hermes.domain.models.usage import Usage
+from hermes.domain.turns.event import Ending, Kept
 
 NAME = "chat_completions"
 _LENGTH = ("length", "max_tokens")

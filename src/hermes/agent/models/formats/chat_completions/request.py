@@ -26,11 +26,11 @@ from hermes.agent.models.encoding import (
 )
 from hermes.agent.models.endpoint import ModelEndpoint
 from hermes.agent.models.formats.chat_completions.reply import NAME
-from hermes.domain.call_options import NO_OPTIONS, JsonAnswer
 from hermes.domain.ids import CallId
+from hermes.domain.models.call_options import NO_OPTIONS, JsonAnswer
+from hermes.domain.models.providers import CacheStyle, ReasoningField
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.providers import CacheStyle, ReasoningField
-from hermes.domain.tool import Tool, ToolCall
+from hermes.domain.tools.tool import Tool, ToolCall
 from hermes.domain.word import replace
 
 _NO_IMAGES: Mapping[str, str] = {}

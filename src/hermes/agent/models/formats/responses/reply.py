@@ -13,10 +13,10 @@ import msgspec
 
 from hermes.agent.models.assembly import ReplyAssembly, broken
 from hermes.agent.models.faults import FILTERED, OTHER_WORDS
-from hermes.domain.deferral import TOOL_SEARCH
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import Ending, Kept
-from hermes.domain.usage import Usage
+from hermes.domain.models.usage import Usage
+from hermes.domain.tools.deferral import TOOL_SEARCH
+from hermes.domain.turns.event import Ending, Kept
 
 NAME = "codex_responses"
 _TO_KEEP = ("type", "phase", "namespace")

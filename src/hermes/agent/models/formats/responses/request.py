@@ -26,11 +26,11 @@ from hermes.agent.models.encoding import (
 )
 from hermes.agent.models.endpoint import ModelEndpoint
 from hermes.agent.models.formats.responses.reply import NAME
-from hermes.domain.call_options import NO_OPTIONS, JsonAnswer
-from hermes.domain.deferral import TOOL_CALL, TOOL_SEARCH, direct_search, read_hits
+from hermes.domain.models.call_options import NO_OPTIONS, JsonAnswer
+from hermes.domain.models.providers import CacheStyle
 from hermes.domain.ports.agent import ModelRequest
-from hermes.domain.providers import CacheStyle
-from hermes.domain.tool import Tool
+from hermes.domain.tools.deferral import TOOL_CALL, TOOL_SEARCH, direct_search, read_hits
+from hermes.domain.tools.tool import Tool
 
 _ENCRYPTED = "reasoning.encrypted_content"
 

@@ -20,11 +20,11 @@ from hermes.control.doors.continuing import (
 from hermes.control.sessions.repeats import SubmittedTurn
 from hermes.control.sessions.submission import TurnUnfinished
 from hermes.control.turn.questions import FOR_PEOPLE, as_answer
-from hermes.domain.event import Verdict
 from hermes.domain.ids import AgentId, QuestionId, client_call_id, question_of_call
 from hermes.domain.ports.store import Tx
 from hermes.domain.text import storable
-from hermes.domain.turn import Answer, Question, Turn, TurnInput
+from hermes.domain.turns.event import Verdict
+from hermes.domain.turns.turn import Answer, Question, Turn, TurnInput
 from hermes.domain.word import replace
 from hermes.entry.http.api.responses.inputs import PICTURES, ReadInput, said_before
 from hermes.entry.http.api.responses.stored import PREFIX, ResponseTerms, StoredResponse

@@ -16,8 +16,8 @@ from typing import Annotated, Literal
 import msgspec
 from aiohttp import web
 
-from hermes.domain.event import Entry, FeedItem
 from hermes.domain.ids import AgentId
+from hermes.domain.turns.event import Entry, FeedItem
 from hermes.domain.word import replace
 from hermes.entry.http.api.responses import inputs
 from hermes.entry.http.api.responses.answers import Continuation

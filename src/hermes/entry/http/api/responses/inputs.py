@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from hermes.domain.chats.message import MediaKind
 from hermes.domain.ids import CallId, QuestionId
-from hermes.domain.message import MediaKind
-from hermes.domain.tool import ToolCall
-from hermes.domain.turn import EarlierMessage, Speaker
+from hermes.domain.tools.tool import ToolCall
+from hermes.domain.turns.turn import EarlierMessage, Speaker
 from hermes.domain.word import replace
 from hermes.entry.http.ask import messages
 from hermes.entry.http.site.errors import bad_request

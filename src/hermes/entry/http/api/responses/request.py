@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from hermes.domain.call_options import CallOptions
+from hermes.domain.models.call_options import CallOptions
 from hermes.entry.http.api.responses.inputs import ClientToolSpec, InputItem
 from hermes.entry.http.ask.messages import ChatMessage
 from hermes.entry.http.ask.options import AnswerWishes, JsonSchemaSpec, as_options, read_form

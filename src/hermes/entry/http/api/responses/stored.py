@@ -14,10 +14,10 @@ from hermes.control.doors.continuing import part_name
 from hermes.control.sessions.repeats import SubmittedTurn, id_for
 from hermes.control.sessions.submission import NotFound
 from hermes.domain.errors import UserError
-from hermes.domain.event import Entry, QuestionKind, Verdict
 from hermes.domain.ids import CallId, client_call_id
 from hermes.domain.ports.store import Tx
-from hermes.domain.turn import EarlierMessage, Request, Speaker, Turn, TurnState
+from hermes.domain.turns.event import Entry, QuestionKind, Verdict
+from hermes.domain.turns.turn import EarlierMessage, Request, Speaker, Turn, TurnState
 from hermes.domain.word import replace
 from hermes.entry.http.api.responses import inputs
 from hermes.entry.http.ask import turns

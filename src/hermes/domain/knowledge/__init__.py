@@ -1,0 +1,1 @@
+"""What the agent keeps for later: memory entries and skills."""

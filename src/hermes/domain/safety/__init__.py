@@ -1,0 +1,1 @@
+"""Words from outside, secrets in them, and patterns whose cost is bounded."""

@@ -1,0 +1,1 @@
+"""The process and the machine around it: ranks, marks, plugins and hooks."""

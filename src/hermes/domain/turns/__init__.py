@@ -1,0 +1,1 @@
+"""A session and its turns: events, transcripts, waiting calls, references and jobs."""
