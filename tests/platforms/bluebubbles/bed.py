@@ -60,6 +60,7 @@ class BlueBubblesBed(ServedBed):
         }
         if does in mimes:
             more["attachments"] = [self.server.keep_file(self.content, *mimes[does])]
+            more["isAudioMessage"] = does is Does.VOICE
         self.server.say(guid, guid.rpartition(";")[2], text, **more)
 
     async def misdeliver(self, texts: Sequence[str]) -> None:

@@ -15,7 +15,8 @@ def _said(text: str | None = None, chat: str = CHAT, **more: Any) -> dict[str, A
         "handle": {"address": ANN, "service": "iMessage"}, "attachments": [],
         "dateCreated": 1_790_000_000_123,
         "chats": [{"guid": chat, "style": 45, "displayName": "Friends"}], "associatedMessageType": None,
-        "associatedMessageGuid": None, "threadOriginatorGuid": None, **more,
+        "associatedMessageGuid": None, "threadOriginatorGuid": None,
+        "isAudioMessage": False, **more,
     }  # fmt: skip
 
 
@@ -30,8 +31,11 @@ MESSAGES: dict[str, dict[str, Any]] = {
         "\ufffc", attachments=[{**_FILE, "mimeType": "image/heic", "transferName": "IMG_1.HEIC"}]
     ),
     "voice": _said(
-        None, attachments=[{**_FILE, "mimeType": "audio/x-caf", "transferName": "Audio Message.caf"}]
+        None,
+        isAudioMessage=True,
+        attachments=[{**_FILE, "mimeType": None, "transferName": "Audio Message.caf"}],
     ),
+    "song": _said(None, attachments=[{**_FILE, "mimeType": "audio/x-caf", "transferName": "song.caf"}]),
     "love": _said("Loved “so”", associatedMessageType="love", associatedMessageGuid="p:0/OURS"),
     "no_love": _said("Removed", associatedMessageType="-love", associatedMessageGuid="bp:OURS"),
     "ours": _said("hello", isFromMe=True),

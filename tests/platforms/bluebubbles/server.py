@@ -43,6 +43,7 @@ class BlueBubbles(ServedFake):
     files: dict[str, bytes] = field(default_factory=dict)
     webhooks: list[dict[str, Any]] = field(default_factory=list)
     typing: list[str] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
     reactions: dict[str, str] = field(default_factory=dict)
     helper: bool = True
     system: str = "15.1"
@@ -68,6 +69,7 @@ class BlueBubbles(ServedFake):
         yield "POST", "/api/v1/message/react", self._react
         yield "GET", "/api/v1/message/{guid}", self._find
         yield "POST", "/api/v1/chat/{guid}/typing", self._typing
+        yield "POST", "/api/v1/chat/{guid}/read", self._read
         yield "GET", "/api/v1/chat/{guid}", self._find_chat
         yield "GET", "/api/v1/attachment/{guid}/download", self._download
 
@@ -108,6 +110,7 @@ class BlueBubbles(ServedFake):
             "associatedMessageGuid": None,
             "associatedMessageType": None,
             "threadOriginatorGuid": None,
+            "isAudioMessage": False,
             "chats": [{"guid": chat, "style": 43 if ";+;" in chat else 45, "displayName": "Friends"}],
             **more,
         }
@@ -233,6 +236,11 @@ class BlueBubbles(ServedFake):
     async def _typing(self, request: web.Request) -> web.StreamResponse:
         self._admit(request)
         self.typing.append(request.match_info["guid"])
+        return _data(None)
+
+    async def _read(self, request: web.Request) -> web.StreamResponse:
+        self._admit(request)
+        self.read.append(request.match_info["guid"])
         return _data(None)
 
     async def _download(self, request: web.Request) -> web.StreamResponse:

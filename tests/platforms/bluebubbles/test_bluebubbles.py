@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime, timedelta
 
 import aiohttp
 import pytest
@@ -12,6 +13,7 @@ from hermes.domain.chats.address import Address, SourceKind
 from hermes.domain.chats.message import Body, InboundKind, MediaKind, Receipt
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.entry.platforms.bluebubbles import convert
+from hermes.testing.clock import QuickClock
 from hermes.testing.platform_suite import CHECKS, Check, Does, Inboxes, conform, running, until
 from tests.platforms.bluebubbles.bed import ME, BlueBubblesBed, RingingBed
 from tests.platforms.bluebubbles.samples import ANN, CHAT, GROUP, MESSAGES
@@ -40,7 +42,8 @@ def test_messages() -> None:
     reply = read("reply").reply_to
     assert reply is not None and reply.mine
     assert (read("picture").text, read("picture").attachments[0].kind) == ("", MediaKind.IMAGE)
-    assert read("voice").attachments[0].kind is MediaKind.VOICE
+    assert read("voice").attachments[0].kind is MediaKind.VOICE, "Messages does not always know its type"
+    assert read("song").attachments[0].kind is MediaKind.AUDIO
     assert (read("love").what, read("love").ref, read("love").text) == (InboundKind.REACTION, "OURS", "❤️")
     assert (read("no_love").ref, read("no_love").text) == ("OURS", "")
     for name in ("ours", "renamed"):
@@ -148,6 +151,57 @@ async def test_a_message_that_reaches_the_mac_late_is_read() -> None:
         async with running(bed.connect(), fresh.accept, None):
             await until(lambda: fresh.batches > 12, "no sign of life")
         assert fresh.texts == ["on time"], "the first start goes back one minute"
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+async def test_a_machine_whose_clock_is_wrong_hears_what_comes(hours: int) -> None:
+    """The Mac dates the messages, so its clock tells what is new."""
+    async with BlueBubblesBed() as bed:
+        bed.clock = QuickClock(1.0, datetime.now(UTC) + timedelta(hours=hours))
+        inboxes = Inboxes()
+        bed.server.say(CHAT, ANN, "of old", at=int(time.time() * 1000) - 1_800_000)
+        for text in ("one", "two"):
+            async with running(bed.connect(), inboxes.accept, inboxes.cursor):
+                batches = inboxes.batches
+                await until(lambda: inboxes.batches > batches, "it does not look")  # noqa: B023
+                bed.server.say(CHAT, ANN, text)
+                await until(lambda: inboxes.texts[-1:] == [text], "it is deaf")  # noqa: B023
+        assert inboxes.texts == ["one", "two"]
+
+
+async def test_a_message_from_the_future_hides_none_that_come_till_then() -> None:
+    async with BlueBubblesBed() as bed:
+        inboxes, now = Inboxes(), int(time.time() * 1000)
+        async with running(bed.connect(), inboxes.accept, None):
+            bed.server.say(CHAT, ANN, "of next week", at=now + 7 * 86_400_000)
+            await until(lambda: inboxes.texts == ["of next week"], lambda: f"it heard {inboxes.texts}")
+            bed.server.say(CHAT, ANN, "of now")
+            await until(lambda: "of now" in inboxes.texts, lambda: f"it heard {inboxes.texts}")
+        mark, first = (inboxes.cursor or "").split()
+        bed.server.say(CHAT, ANN, "and again")
+        spoilt = f"{now + 7 * 86_400_000} {first}"  # as an earlier version stored it
+        assert int(mark) < now + 3_600_000
+        async with running(bed.connect(), inboxes.accept, spoilt):
+            await until(lambda: "and again" in inboxes.texts, lambda: f"it heard {inboxes.texts}")
+
+
+async def test_who_sees_that_we_write_sees_that_we_read() -> None:
+    async with BlueBubblesBed() as bed:
+        inboxes, platform = Inboxes(), bed.connect()
+        async with running(platform, inboxes.accept, None):
+            bed.server.say(CHAT, ANN, "hello")
+            await until(lambda: bool(inboxes.texts), "it never came")
+            assert bed.server.read == [], "nobody works on it yet"
+            for _ in range(2):
+                await platform.typing(bed.chat)
+            assert (bed.server.read, bed.server.typing) == ([CHAT], [CHAT, CHAT])
+        bed.said["BLUEBUBBLES_SEND_READ_RECEIPTS"] = "false"
+        platform = bed.connect()
+        async with running(platform, inboxes.accept, inboxes.cursor):
+            bed.server.say(CHAT, ANN, "and now?")
+            await until(lambda: "and now?" in inboxes.texts, "it never came")
+            await platform.typing(bed.chat)
+        assert bed.server.read == [CHAT]
 
 
 async def test_a_person_is_a_place_too() -> None:

@@ -105,6 +105,7 @@ async def test_notifications_and_answers_go_where_they_belong() -> None:
             await say("events", "noted", "k2")
             await say("voice", "it is shut", "k3")
             await say("notify.kitchen_speaker", "dinner", "k3b")
+            await say("mobile_app_phone", "as a home of Hermes Agent says it", "k3c")
             with pytest.raises(Refused, match="does not have that"):
                 await say("notify.nobody", "x", "k4")
             with pytest.raises(Refused, match="no place"):
@@ -114,6 +115,7 @@ async def test_notifications_and_answers_go_where_they_belong() -> None:
             ("events", "noted"),
             ("voice", "it is shut"),
             ("notify.kitchen_speaker", "dinner"),
+            ("notify.mobile_app_phone", "as a home of Hermes Agent says it"),
         ]
         names = [name for name, _ in bed.server.calls]
         assert names.count("persistent_notification.create") == 2, "the same notification, once more"
@@ -166,6 +168,8 @@ async def test_tokens_that_do_not_count() -> None:
         ("HASS_WATCH_DOMAINS", "light.kitchen", UserError, "a domain"),
         ("HASS_IGNORE_ENTITIES", "Light.Kitchen", UserError, "HASS_IGNORE_ENTITIES"),
         ("HASS_COOLDOWN", "soon", UserError, "HASS_COOLDOWN"),
+        ("HASS_COOLDOWN", "nan", UserError, "HASS_COOLDOWN"),
+        ("HASS_COOLDOWN", "-1", UserError, "HASS_COOLDOWN"),
     ],
 )
 def test_wrong_settings(variable: str, value: str, error: type[Exception], words: str) -> None:

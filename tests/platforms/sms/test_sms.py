@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import aiohttp
 import pytest
 
@@ -10,6 +12,7 @@ from hermes.domain.chats.message import Attachment, Body, InboundKind, MediaKind
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.entry.platforms.sms import convert
 from hermes.entry.platforms.sms.manifest import MANIFEST
+from hermes.testing.clock import QuickClock
 from hermes.testing.platform_suite import CHECKS, Check, Does, Inboxes, conform, running, until
 from tests.platforms.sms.bed import ME, NOW, AskingBed, SmsBed
 from tests.platforms.sms.samples import ANN, MESSAGES, REPORT
@@ -87,6 +90,28 @@ async def test_calls_that_are_not_twilios_are_refused_and_repeats_are_one_messag
             for _ in range(3):
                 assert await server.call(server.callback, fields) == 200
             assert await server.call(server.callback, {"Nonsense": "1"}) == 200
+        assert inboxes.texts == ["Hello 😀"]
+
+
+@pytest.mark.parametrize(
+    ("told", "entered", "called"),
+    [("/sms/", "/sms/", "/sms/"), ("/", "/", "/"), ("", "", "/"), ("", "/", "/"), ("/", "", "/")],
+)
+async def test_the_address_may_end_as_it_was_entered(told: str, entered: str, called: str) -> None:
+    """Twilio signs what was entered in its console; that the page says to be the same to the letter."""
+    async with SmsBed() as bed:
+        host = bed.server.callback.removesuffix("/sms")
+        bed.said["SMS_WEBHOOK_URL"] = host + told
+        bed.server.callback = host + entered
+        inboxes, platform, fields = Inboxes(), bed.connect(), MESSAGES["text"]
+        assert all(one.good for one in await bed.connect().check())
+        async with running(platform, inboxes.accept, None), aiohttp.ClientSession() as session:
+            await until(lambda: inboxes.batches > 0, "it does not listen")
+            headers = {"X-Twilio-Signature": signature(TOKEN, host + entered, fields)}
+            async with session.post(host + called, data=fields, headers=headers) as response:
+                assert response.status == 200
+            sent = await platform.send(bed.chat, Body(text="x"), key="k", reply_to=None)
+            assert await bed.server.call(bed.server.callbacks[sent.ref], {"MessageStatus": "sent"}) == 200
         assert inboxes.texts == ["Hello 😀"]
 
 
@@ -194,6 +219,23 @@ async def test_a_long_list_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -
         assert inboxes.texts == [str(number) for number in range(10)], "the oldest first"
 
 
+@pytest.mark.parametrize("hours", [-2, 2])
+async def test_a_machine_whose_clock_is_wrong_hears_what_comes(hours: int) -> None:
+    """Twilio's clock dates the messages, so it tells since when the list is read."""
+    async with AskingBed() as bed:
+        bed.clock = QuickClock(1.0, datetime.now(UTC) + timedelta(hours=hours))
+        bed.server.say(ANN, "of old")
+        bed.server.messages[0]["date_sent"] = "Mon, 05 Jan 2026 12:00:00 +0000"
+        inboxes = Inboxes()
+        for text in ("one", "two"):
+            async with running(bed.connect(), inboxes.accept, inboxes.cursor):
+                batches = inboxes.batches
+                await until(lambda: inboxes.batches > batches + 1, "it does not look")  # noqa: B023
+                bed.server.say(ANN, text)
+                await until(lambda: inboxes.texts[-1:] == [text], "it is deaf")  # noqa: B023
+        assert inboxes.texts == ["one", "two"]
+
+
 async def test_media_may_be_kept_elsewhere() -> None:
     async with SmsBed() as bed:
         bed.server.elsewhere = True
@@ -214,8 +256,10 @@ async def test_media_may_be_kept_elsewhere() -> None:
 
 async def test_files_are_offered_under_names_that_nobody_guesses() -> None:
     async with SmsBed() as bed:
+        opened = list[Attachment]()
 
         async def open_file(file: Attachment) -> bytes:
+            opened.append(file)
             return b"GIF89a"
 
         bed.open_file = open_file
@@ -226,6 +270,7 @@ async def test_files_are_offered_under_names_that_nobody_guesses() -> None:
             await platform.send(bed.chat, Body(text="look", attachments=(file,)), key="k", reply_to=None)
             url = next(form["MediaUrl"] for name, form in bed.server.calls if name == "create")
             assert len(url.rpartition("/")[2]) >= 32
+            assert len(opened) == 3, "they are read for each who asks, and not kept in memory"
             async with session.get(url[:-1] + ("a" if url[-1] != "a" else "b")) as response:
                 assert response.status == 404
     assert AskingBed().connect().capabilities.media == {}, "without an address there are no files"

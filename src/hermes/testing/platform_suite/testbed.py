@@ -17,6 +17,7 @@ from hermes.domain.chats.adapter import AdapterContext, OpenFile, no_files
 from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address
 from hermes.domain.chats.capabilities import Manifest
 from hermes.domain.chats.message import Inbound, MediaKind
+from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.platform import Accept, Platform
 from hermes.domain.settings.declaring import Secret
@@ -109,6 +110,8 @@ class Testbed(ABC):
         """Where adapters made by `connect` get the files they send."""
         self.account = DEFAULT_ACCOUNT
         """What the operator calls the account that adapters are made for."""
+        self.clock: Clock = SystemClock()
+        """The clock of the machine they run on."""
         self.said: dict[str, str] = {}
         """What the operator says beside `variables`, or otherwise."""
 
@@ -169,6 +172,7 @@ class Testbed(ABC):
             find=lambda name: Secret(said[name]) if name in said else None,
             open_file=self.open_file,
             account=self.account,
+            clock=self.clock,
         )
 
     # --- people ---

@@ -66,7 +66,12 @@ class BlueBubblesAdapter:
         self.api: HttpClient[HttpAnswer] = HttpClient("BlueBubbles", HttpAnswer)
         self._ours: Recent[str, bool] = Recent()
         self._me = BlueBubblesIdentity(account=context.account, ours=self._ours)
+        self._reads = self._private and not context.is_off("BLUEBUBBLES_SEND_READ_RECEIPTS")
+        self._unread: set[str] = set()
+        """The chats in which nobody was shown yet that the last message was read."""
         self._rung = False
+        self._ahead = 0.0
+        """By how many seconds the Mac's clock, which dates the messages, is before ours."""
         self._first = 0
         self._system = 0
         """Which macOS it is."""
@@ -78,7 +83,7 @@ class BlueBubblesAdapter:
             self._learn_system(await self._ask("GET", "server/info"))
             # The latest time, and the earliest that counts: what was before the first start stays unread.
             marks = [int(mark) for mark in (cursor or "").split() if mark.isdigit()]
-            since = marks[0] if marks else int(self._now() * 1000)
+            since = min(marks[0], self._now()) if marks else self._now()
             self._first = marks[1] if len(marks) > 1 else since - (_LATE if marks else _OVERLAP)
             async with contextlib.AsyncExitStack() as stack:
                 if self._url:
@@ -95,8 +100,9 @@ class BlueBubblesAdapter:
         finally:
             await self.api.close()
 
-    def _now(self) -> float:
-        return self._context.clock.now().timestamp()
+    def _now(self) -> int:
+        """The Mac's time, in milliseconds."""
+        return int((self._context.clock.now().timestamp() + self._ahead) * 1000)
 
     async def _ring(self, request: web.Request) -> web.Response:
         self._rung = True
@@ -128,9 +134,11 @@ class BlueBubblesAdapter:
             page = as_dicts(await self._ask("POST", "message/query", json={**asked, "limit": _PAGE}))
             for message in page:
                 await self._learn(message)
-                since = max(since, convert.time_of(message))
+                # One from the future (its sender's clock is wrong) does not hide those that come till then.
+                since = max(since, min(convert.time_of(message), self._now()))
             items = [item for message in page for item in convert.to_inbounds(message, self._me)]
             await accept(items, f"{since} {self._first}")
+            self._unread |= {item.source.address.chat for item in items if self._reads}
             if len(page) < _PAGE:
                 return since
             offset += len(page)
@@ -154,6 +162,8 @@ class BlueBubblesAdapter:
         url = f"{self._base}/api/v1/{path}"
         answer = await self.api.exchange(method, url, params=params, **more)
         if answer.status < 300 and isinstance(answer.answer, dict):
+            if answer.at is not None:
+                self._ahead = (answer.at - self._context.clock.now()).total_seconds()
             return answer.answer.get("data")
         words = convert.words_of(answer.answer)
         why = one_line(f"{words or 'no words'} (HTTP {answer.status})", 200)
@@ -223,8 +233,13 @@ class BlueBubblesAdapter:
         return await self._ask("POST", "message/attachment", data=form, files=[data], seconds=seconds)
 
     async def typing(self, to: Address) -> None:
+        """Who is shown that we write is shown, too, that we have read what they wrote."""
         self._need_private()
-        await self._ask("POST", f"chat/{quote(await self._chat(to.chat), safe='')}/typing")
+        place = f"chat/{quote(await self._chat(to.chat), safe='')}"
+        if to.chat in self._unread:
+            self._unread.discard(to.chat)
+            await self._ask("POST", f"{place}/read")
+        await self._ask("POST", f"{place}/typing")
 
     async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
         self._need_private()

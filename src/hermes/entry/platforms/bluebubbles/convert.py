@@ -111,10 +111,8 @@ def _attachments(message: Mapping[str, Any]) -> Iterator[Attachment]:
         name, mime = file.get("transferName"), as_text(file.get("mimeType"))
         if file.get("hideAttachment") is True:
             continue
-        kind = media_kind(mime)
-        if kind is MediaKind.AUDIO and as_text(name).lower().endswith(".caf"):
-            # What is recorded in Messages is such a file.
-            kind = MediaKind.VOICE
+        voice = message.get("isAudioMessage") is True
+        kind = MediaKind.VOICE if voice else media_kind(mime)
         yield attachment(shaped(file["guid"], _GUID), kind, name, mime, file.get("totalBytes"))
 
 

@@ -41,6 +41,7 @@ MANIFEST = Manifest(
             "BLUEBUBBLES_PRIVATE_API",
             "Whether the server's Private API is used: replies, reactions and typing (false)",
         ),
+        option("BLUEBUBBLES_SEND_READ_RECEIPTS", "Whether people see that their messages were read (true)"),
         option(
             "BLUEBUBBLES_WEBHOOK_URL",
             "The address at which the Mac reaches this gateway, like http://192.168.1.20:8645",

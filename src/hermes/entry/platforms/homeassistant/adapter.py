@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,6 +35,8 @@ from hermes.entry.platforms.homeassistant.manifest import MANIFEST
 log = logging.getLogger("hermes.homeassistant")
 URL = "http://homeassistant.local:8123"
 _NOTIFY = "notify."
+_PHONE = "mobile_app_"
+"""So begin the names of phones, which Hermes Agent has as targets without `notify.`."""
 _MOST_WAITING = 2000
 
 
@@ -57,9 +60,11 @@ class HomeAssistantAdapter:
             ignored=convert.names_of("HASS_IGNORE_ENTITIES", setting("HASS_IGNORE_ENTITIES")),
         )
         try:
-            self._cooldown = max(float(setting("HASS_COOLDOWN", "30")), 0.0)
+            self._cooldown = float(setting("HASS_COOLDOWN", "30"))
         except ValueError:
-            raise UserError("HASS_COOLDOWN is no number of seconds.") from None
+            self._cooldown = math.nan
+        if not 0 <= self._cooldown < math.inf:
+            raise UserError("HASS_COOLDOWN is no number of seconds.")
         proxy = proxy_for(context, "HASS_PROXY", self._base)
         self.api: HttpClient[HttpAnswer] = HttpClient("Home Assistant", HttpAnswer, proxy=proxy)
         self._noticed: Recent[str, float] = Recent()
@@ -177,8 +182,8 @@ class HomeAssistantAdapter:
         if to.chat == EVENTS:
             asked = {"title": "Hermes", "message": body.text, "notification_id": f"hermes_{ref}"}
             await self._ask("POST", "services/persistent_notification/create", json=asked)
-        elif to.chat.startswith(_NOTIFY):
-            await self._notify(to.chat, body.text)
+        elif to.chat.startswith((_NOTIFY, _PHONE)):
+            await self._notify(_NOTIFY + to.chat.removeprefix(_NOTIFY), body.text)
         else:
             asked = {"chat": to.chat, "text": body.text, "reply_to": reply_to or "", "id": ref}
             await self._ask("POST", f"events/{convert.REPLY}", json=asked)

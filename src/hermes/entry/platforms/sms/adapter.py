@@ -21,7 +21,7 @@ from aiohttp import web
 
 from hermes.domain.chats.adapter import AdapterContext, Finding, good, wrong
 from hermes.domain.chats.address import Address
-from hermes.domain.chats.message import Body, Receipt
+from hermes.domain.chats.message import Attachment, Body, Receipt
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
@@ -71,7 +71,8 @@ class SmsAdapter:
         if not _NUMBER.fullmatch(number):
             raise NeedsLogin("TWILIO_PHONE_NUMBER is no number; one has the country code, like +15551234567")
         self._me = SmsIdentity(number=number, account=context.account)
-        self._url = context.setting("SMS_WEBHOOK_URL").rstrip("/")
+        # Signed is the address as it was entered at Twilio, with a `/` at its end or without.
+        self._url = _rooted(context.setting("SMS_WEBHOOK_URL"))
         if self._url and urlsplit(self._url).scheme not in ("http", "https"):
             raise NeedsLogin("SMS_WEBHOOK_URL is no address; one is like https://your.host/sms")
         # Without an address Twilio cannot fetch a file from us.
@@ -82,7 +83,7 @@ class SmsAdapter:
         proxy = proxy_for(context, "SMS_PROXY", base)
         self.api: HttpClient[TwilioAnswer] = HttpClient("Twilio", TwilioAnswer, proxy=proxy)
         self._login = {"Authorization": aiohttp.encode_basic_auth(self._sid, self._token)}
-        self._files: Recent[str, tuple[str, bytes]] = Recent(_FILES)
+        self._files: Recent[str, Attachment] = Recent(_FILES)
         self._missed = False
         self._open = asyncio.Event()
 
@@ -90,12 +91,11 @@ class SmsAdapter:
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
         try:
-            since = _read_mark(cursor) or self._context.clock.now()
-            await self._who()
+            since = _read_mark(cursor) or self._time(await self._who())
             if not self._url:
                 await self._follow(accept, since, self.ask_seconds)
                 return
-            path = urlsplit(self._url).path
+            path = urlsplit(self._url).path.rstrip("/")
             also = (
                 ("GET", f"{path}/file/{{name}}", self._give),
                 ("HEAD", f"{path}/file/{{name}}", self._give),
@@ -122,20 +122,24 @@ class SmsAdapter:
         """Read the list again and again; soon if a call could not be stored."""
         while True:
             self._missed = False
-            before = self._context.clock.now()
-            items = await self._read_list(since - _OVERLAP)
+            items, before = await self._read_list(since - _OVERLAP)
             await accept(items, before.isoformat())
             since, waited = before, 0.0
             while waited < seconds and not self._missed:
                 await self._context.clock.sleep(self.ask_seconds)
                 waited += self.ask_seconds
 
-    async def _read_list(self, since: datetime) -> list[Any]:
-        """What came since then, the oldest first."""
+    def _time(self, answer: TwilioAnswer) -> datetime:
+        """When Twilio gave it, by its own clock, which dates the messages too: ours may be wrong."""
+        return answer.at or self._context.clock.now()
+
+    async def _read_list(self, since: datetime) -> tuple[list[Any], datetime]:
+        """What came since then, the oldest first; and when Twilio was asked."""
         asked = f"?To={quote(self._me.number)}&PageSize={_PAGE}&DateSent%3E={since:%Y-%m-%dT%H:%M:%SZ}"
-        path, listed = f"/Messages.json{asked}", list[dict[str, Any]]()
+        path, listed, first = f"/Messages.json{asked}", list[dict[str, Any]](), None
         for _ in range(_MOST_PAGES):
-            page = self._checked(await self._ask("GET", path))
+            answer = await self._ask("GET", path)
+            page, first = self._checked(answer), first or self._time(answer)
             listed += as_dicts(page.get("messages"))
             following = as_text(page.get("next_page_uri"))
             _, _, path = following.partition(f"/Accounts/{self._sid}")
@@ -151,7 +155,7 @@ class SmsAdapter:
                 found = {} if media.code == _MISSING else self._checked(media)
                 message = {**message, "media": as_dicts(found.get("media_list"))}
             items += convert.to_inbounds(message, self._me, now)
-        return items
+        return items, first or now
 
     async def _called(self, request: web.Request, accept: Accept) -> web.Response:
         """What Twilio says is stored before it is told so; it does not call again, so if that fails the
@@ -174,11 +178,12 @@ class SmsAdapter:
             raise
         return web.Response(text="<Response></Response>", content_type="text/xml")
 
-    async def _who(self) -> dict[str, Any]:
+    async def _who(self) -> TwilioAnswer:
         answer = await self._ask("GET", ".json")
         if answer.code == _MISSING:
             raise NeedsLogin("Twilio has no such account (TWILIO_ACCOUNT_SID)")
-        return self._checked(answer)
+        self._checked(answer)
+        return answer
 
     # --- calls ---
 
@@ -223,13 +228,17 @@ class SmsAdapter:
                 await self._open.wait()
         except TimeoutError:
             raise Unreachable("Twilio cannot fetch a file from us yet") from None
+        await read_file(self._context, file)  # one that is gone is told now
         name = secrets.token_urlsafe(24)
-        self._files[name] = (file.mime or ANY_MIME, await read_file(self._context, file))
-        return f"{self._url}/file/{name}"
+        self._files[name] = file
+        return f"{self._url.rstrip('/')}/file/{name}"
 
     async def _give(self, request: web.Request) -> web.Response:
-        mime, data = self._files.get(request.match_info["name"], ("", b""))
-        return web.Response(body=data, content_type=mime) if mime else web.Response(status=404)
+        file = self._files.get(request.match_info["name"])
+        if file is None:
+            return web.Response(status=404)
+        data = await read_file(self._context, file)
+        return web.Response(body=data, content_type=file.mime or ANY_MIME)
 
     async def fetch(self, ref: str, sink: Sink) -> None:
         message, _, media = ref.partition("/")
@@ -243,7 +252,7 @@ class SmsAdapter:
     async def check(self) -> Sequence[Finding]:
         number = quote(self._me.number)
         try:
-            account = await self._who()
+            account = (await self._who()).answer
             answer = await self._ask("GET", f"/IncomingPhoneNumbers.json?PhoneNumber={number}")
             numbers = as_dicts(self._checked(answer).get("incoming_phone_numbers"))
         finally:
@@ -267,10 +276,15 @@ class SmsAdapter:
                 wrong(f"{self._me.number} is no number of the account.", "Phone Numbers → Active numbers.")
             ]
         url = as_text(numbers[0].get("sms_url"))
-        if self._url and url.rstrip("/") != self._url:
+        if self._url and _rooted(url) != self._url:
             hint = f"Set it to {self._url} (HTTP POST) at Phone Numbers → Active numbers → Messaging."
             return [wrong("The number calls another address when a message comes in.", hint)]
         return [good(f"{self._me.number} is a number of the account.")]
+
+
+def _rooted(url: str) -> str:
+    """One without a path is asked for at `/`."""
+    return f"{url}/" if url and not urlsplit(url).path else url
 
 
 def _read_mark(cursor: str | None) -> datetime | None:

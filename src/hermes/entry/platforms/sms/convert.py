@@ -7,7 +7,7 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -71,12 +71,14 @@ def is_signed(
     return any(hmac.compare_digest(proof, given) for proof in proofs)
 
 
-def _spellings(url: str) -> tuple[str, str]:
-    """An address with its port and without."""
+def _spellings(url: str) -> Iterator[str]:
+    """An address with its port and without; one of a whole host also without the `/` behind that."""
     parts = urlsplit(url)
     bare = parts.netloc.rpartition(":")[0] if parts.port else parts.netloc
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    return parts._replace(netloc=bare).geturl(), parts._replace(netloc=f"{bare}:{port}").geturl()
+    for path in {parts.path, parts.path if parts.path != "/" else ""}:
+        for host in (bare, f"{bare}:{port}"):
+            yield parts._replace(netloc=host, path=path).geturl()
 
 
 def is_body(url: str, body: bytes) -> bool:
