@@ -55,6 +55,31 @@ def test_what_is_found_is_the_same_with_and_without_it(
     assert (with_it.matches, with_it.more) == (without.matches, without.more)
 
 
+@pytest.mark.parametrize("glob", ["*.{py,txt}", "b/**", "!*.txt", "[ab].txt", "sub/*/f", "**/only/**"])
+def test_globs_mean_what_they_mean_to_ripgrep(tree: Path, glob: str) -> None:
+    (tree / ".git").mkdir()
+    found = search_tree(str(tree), FileSearch(pattern="[a-z]", glob=glob, limit=500))
+    judged = subprocess.run(
+        [
+            "rg",
+            "-l",
+            "--sort=path",
+            "--hidden",
+            "--glob=!closed",
+            "--glob=!**/node_modules/**",
+            "-g",
+            glob,
+            "[a-z]",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tree,
+    )
+    ours = sorted({str(Path(one.path).relative_to(tree)) for one in found.matches} - {"closed/secret"})
+    assert ours == sorted(set(judged.stdout.splitlines()) - {"utf16"})
+
+
 def test_it_finds_what_ripgrep_finds(tree: Path) -> None:
     found = search_tree(str(tree / "b"), FileSearch(pattern=r"needle\d+"))
     judged = subprocess.run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -50,6 +51,85 @@ async def test_an_endless_expression_is_given_up_and_holds_nobody_up(
     await turning
     assert "takes too long in r.txt" in str(caught.value) and caught.value.hint
     assert turns > 10, "nobody else could run meanwhile"
+
+
+@pytest.mark.parametrize("pattern", [r"\w+\d", r"(x+x+)+y"])
+def test_a_long_line_is_never_searched_at_a_stretch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    """`regex` looks at its clock after so many steps, and a step may walk over all that it is given."""
+    monkeypatch.setattr(search, "_FILE_SECONDS", 0.0)
+    seen: list[int] = []
+    compile = search._compile
+
+    def watched(expression: str) -> SimpleNamespace:
+        def finditer(data: bytes, begin: int, end: int, **rest: float) -> Iterator[regex.Match[bytes]]:
+            seen.append(end - begin)
+            return compile(expression).finditer(data, begin, end, **rest)
+
+        return SimpleNamespace(finditer=finditer)
+
+    monkeypatch.setattr(search, "_compile", watched)
+    (tmp_path / "min.js").write_text("x" * 1_000_000)
+    with pytest.raises(UserError, match="takes too long"):
+        search_tree(str(tmp_path), FileSearch(pattern=pattern))
+    assert seen and max(seen) <= 64 << 10
+
+
+def test_what_crosses_windows_is_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "".join(f"{number} begin\nend\n{'-' * (number % 90)}\n" for number in range(500))
+    (tmp_path / "a.txt").write_text(text)
+    for pattern in (r"begin$\n^end", r"^\d+ begin$", r"-+$", r"(?<=\d )begin", r"\b\w", r"^"):
+        search_all = FileSearch(pattern=pattern, limit=5000)
+        monkeypatch.setattr(search, "_PER_FILE", 5000)
+        monkeypatch.setattr(search, "_WINDOW", 10 * len(text))
+        whole = search_tree(str(tmp_path), search_all)
+        monkeypatch.setattr(search, "_WINDOW", 400)
+        assert search_tree(str(tmp_path), search_all) == whole and len(whole.matches) > 400
+    (tmp_path / "a.txt").write_text("x" * 3000 + "needle")
+    assert len(search_tree(str(tmp_path), FileSearch(pattern="x+needle")).matches) == 1
+
+
+@pytest.mark.parametrize(
+    ("glob", "names"),
+    [
+        ("*.ts", "a.ts src/b.ts src/deep/c.ts"),
+        ("**/*.ts", "a.ts src/b.ts src/deep/c.ts"),
+        ("src/**/*.ts", "src/b.ts src/deep/c.ts"),
+        ("src/*.ts", "src/b.ts"),
+        ("./src/*.ts", "src/b.ts"),
+        ("{root}/src/*.ts", "src/b.ts"),
+        ("*.{ts,tsx}", "a.ts d.tsx src/b.ts src/deep/c.ts"),
+        ("{src,lib}/**", "src/b.ts src/deep/c.ts"),
+        ("**/deep/**", "src/deep/c.ts"),
+        ("!*.ts", "d.tsx odd{.x"),
+        ("odd{*", "odd{.x"),
+        ("[ad].ts*", "a.ts d.tsx"),
+    ],
+)
+def test_globs_are_those_that_models_write(tmp_path: Path, glob: str, names: str) -> None:
+    for name in ("a.ts", "src/b.ts", "src/deep/c.ts", "d.tsx", "odd{.x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    glob = glob.replace("{root}", str(tmp_path))
+    for wanted in (FileSearch(pattern="x", glob=glob), FileSearch(pattern=glob, names=True)):
+        found = [Path(match.path) for match in search_tree(str(tmp_path), wanted).matches]
+        files = [str(path.relative_to(tmp_path)) for path in found if path.is_file()]
+        assert files == names.split(), wanted
+
+
+def test_what_a_repository_ignores_is_left_out_below_it_too(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("dist/\n*.log\n/web/tmp/\n")
+    for name in ("web/a.js", "web/dist/a.js", "web/a.log", "web/tmp/a.js", "web/x/tmp/a.js"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    found = search_tree(str(tmp_path / "web"), FileSearch(pattern="x")).matches
+    assert [Path(match.path).relative_to(tmp_path / "web").as_posix() for match in found] == [
+        "a.js",
+        "x/tmp/a.js",
+    ]
+    assert len(search_tree(str(tmp_path / "web"), FileSearch(pattern="x", unhidden=True)).matches) == 5
 
 
 def test_the_whole_search_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,15 +12,19 @@ from typing import Any
 import pytest
 
 from hermes.agent.danger.scope import CommandScope
+from hermes.agent.tools import files
 from hermes.agent.tools.registry import TOOLS, toolsets
 from hermes.domain.chats.rows import SearchHit
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
-from hermes.domain.ports.world import FileView, FolderRules, ProcessView
+from hermes.domain.ports.world import DocumentReader, FileView, FolderRules, ProcessView
 from hermes.domain.tools.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
+from hermes.execution.documents.reader import DocumentProcess
+from hermes.execution.files import search
 from hermes.testing.backends import fixed_scope, local_backend
 from hermes.testing.tools import tool_services, tools_of
 from tests.agent.tools.reference import tools_page
+from tests.execution.test_documents import word
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tools.md"
 
@@ -227,7 +231,7 @@ async def test_reading(bench: Bench) -> None:
     (bench.folder / "long.txt").write_text("x" * 5000 + "\n")
     assert len(await bench.text("read_file", path="long.txt")) < 2100
     assert "a.txt" in await bench.text("read_file", path=".")
-    with pytest.raises(UserError, match="binary file of 3 bytes"):
+    with pytest.raises(UserError, match=r"b\.bin is a binary file.* terminal"):
         await bench.use("read_file", path="b.bin")
     with pytest.raises(UserError, match=r"Near: a\.txt"):
         await bench.use("read_file", path="a.tx")
@@ -246,6 +250,64 @@ async def test_reading_far_into_a_large_file(bench: Bench) -> None:
         "200001|line 200001",
         "[more follows; next offset 200002]",
     ]
+
+
+async def test_a_huge_line_is_cut_and_never_gathered(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (bench.folder / "big.json").open("wb") as file:
+        file.write(b"x" * (6 << 20) + b"\nend")
+    first = await bench.use("read_file", path="big.json")
+    assert first.text.startswith("1|xxx") and first.text.endswith(
+        "[… line cut]\n[more follows; next offset 2]"
+    )
+    assert isinstance(first.data, dict) and len(first.data["content"]) < 6 << 20
+    assert await bench.text("read_file", path="big.json", offset=2) == "2|end"
+    with (bench.folder / "big.json").open("wb") as file:
+        file.truncate(files._LARGEST_READ + 1)  # it is empty, and a hole
+        file.write(b"x" * 9000)
+    with pytest.raises(UserError, match=r"Line 2 of big\.json is too far into it"):
+        await bench.text("read_file", path="big.json", offset=2)
+
+
+async def test_a_document_is_read_as_text(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.services = bench.services.plus(DocumentReader, DocumentProcess())
+    bench.tools = {tool.name: tool for tool in tools_of(bench.services)}
+    cells = [{"cell_type": "code", "source": ["import bees\n", "bees.fly()"]}]
+    (bench.folder / "a.ipynb").write_text(json.dumps({"nbformat": 4, "cells": cells}))
+    (bench.folder / "offer.docx").write_bytes(word("<w:p><w:r><w:t>Two bees</w:t></w:r></w:p>"))
+    (bench.folder / "windows.txt").write_bytes("eins\r\nzwei\r\n".encode("utf-16"))
+    (bench.folder / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+    assert await bench.text("read_file", path="a.ipynb") == "1|[1 code]\n2|import bees\n3|bees.fly()"
+    assert await bench.text("read_file", path="a.ipynb", offset=2, limit=1) == (
+        "2|import bees\n[more follows; next offset 3]"
+    )
+    assert await bench.text("read_file", path="offer.docx") == "1|Two bees"
+    assert await bench.text("read_file", path="windows.txt", offset=2) == "2|zwei"
+    with pytest.raises(UserError, match="ends before line 9"):
+        await bench.use("read_file", path="offer.docx", offset=9)
+    with pytest.raises(UserError, match=r"a.png is a binary file. .* vision_analyze"):
+        await bench.use("read_file", path="a.png")
+
+
+async def test_a_file_of_windows_stays_one(bench: Bench) -> None:
+    path = bench.folder / "a.ini"
+    path.write_bytes(b"\xef\xbb\xbf[a]\r\nb=1\r\n")
+    await bench.use("write_file", path="a.ini", content="[a]\nb=2\n")
+    assert path.read_bytes() == b"\xef\xbb\xbf[a]\r\nb=2\r\n"
+    await bench.use("patch", patch="*** Update File: a.ini\n@@\n-[a]\n+[c]\n b=2\n")
+    assert path.read_bytes() == b"\xef\xbb\xbf[c]\r\nb=2\r\n"
+    path.write_bytes(b"a\r\nb\n")  # mixed: what is written counts
+    await bench.use("write_file", path="a.ini", content="a\nb\n")
+    assert path.read_bytes() == b"a\nb\n"
+
+
+async def test_a_search_says_what_it_left_out(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    (bench.folder / "a.txt").write_text("needle\n" * 3)
+    assert "more matches" in await bench.text("search_files", pattern="needle", limit=2)
+    monkeypatch.setattr(search, "_SECONDS", -1.0)
+    assert await bench.text("search_files", pattern="needle") == (
+        "Nothing found.\n[not all was searched; narrow the search]"
+    )
 
 
 async def test_writing_again_changes_nothing(bench: Bench) -> None:

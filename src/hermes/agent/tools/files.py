@@ -19,7 +19,7 @@ from hermes.agent.tools.approval_text import action_digest, shown_change, visibl
 from hermes.agent.tools.registry import ApprovalCase, CommandRules, ToolInvocation, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
-from hermes.domain.ports.world import Backend, FileSearch, FileView, Match
+from hermes.domain.ports.world import Backend, DocumentReader, FileSearch, FileView, Match
 from hermes.domain.settings.declaring import STAND_IN
 from hermes.domain.tools.tool import Approval, ApprovalPrompt, Effect, ToolResult
 
@@ -30,6 +30,13 @@ _LARGEST_WRITE = 10 << 20
 _STEP = 1 << 20
 _LARGEST_CHECKED = {".py": 64 << 10, ".json": 200 << 10, ".toml": 200 << 10}
 _LARGEST_READ = 64 << 20
+_LARGEST_DOCUMENT = 50_000_000
+_MOST_KEPT = 4 << 20
+_DOCUMENTS = (b"%PDF-", b"\xff\xfe", b"\xfe\xff")
+"""How files begin that are read as documents; others hold a NUL."""
+_OTHER_WAYS = "vision_analyze looks at pictures; terminal has programs for other files."
+_MARK = "\ufeff"
+"""What some editors of Windows put before UTF-8."""
 INCOMING = re.compile(r"/(?:media/[0-9a-f]{2}|incoming)/[^/]+$")
 """Where files that came with messages lie, in the agent's home and in a sandbox."""
 _NO_MORE = Approval.NEVER
@@ -119,7 +126,7 @@ async def note_written(invocation: ToolInvocation, path: str, real_path: str = "
 async def read_file(
     invocation: ToolInvocation, path: str, offset: int = 1, limit: int = 500
 ) -> str | ToolResult:
-    """Read a text file as numbered lines (N|text), or list a folder.
+    """Read text, PDF or office files as lines N|text, or list a folder.
 
     offset: first line
     limit: lines, at most 2000
@@ -132,40 +139,57 @@ async def read_file(
         return await _listing(invocation, path, real)
     first, count = max(offset, 1), min(max(limit, 1), _MOST_LINES)
     start = await invocation.backend.files.read(invocation.session, real, limit=_STEP, follow=False)
-    if b"\0" in start[:8192]:
-        raise UserError(
-            f"{path} is a binary file of {found.size} bytes.", hint="Use terminal to look into it."
-        )
-    lines, more = await _lines(invocation, real, start, first, count)
-    if not lines and first > 1:
-        raise UserError(f"{path} ends before line {first}.")
+    if start.startswith(_DOCUMENTS) or b"\0" in start[:8192] or real.endswith(".ipynb"):
+        lines, more = await _document_lines(invocation, path, real, first, count)
+    else:
+        lines, more = await _lines(invocation, path, real, start, first, count)
     text = _numbered(lines, first, more) or "[the file is empty]"
     data = {"content": "\n".join(lines), "more": more}
     return ToolResult(text=text, data=data, outside=INCOMING.search(found.path) is not None)
 
 
-async def _lines(
-    invocation: ToolInvocation, path: str, data: bytes, first: int, count: int
+async def _document_lines(
+    invocation: ToolInvocation, path: str, real: str, first: int, count: int
 ) -> tuple[list[str], bool]:
-    """Some lines of a file, read step by step so that a large one is never held whole."""
-    at, seen = len(data), 0
-    wanted: list[bytes] = []
-    rest = b""
+    """Some lines of what a document says."""
+    files, services = invocation.backend.files, invocation.services
+    if not services.has((DocumentReader,)):
+        raise UserError(f"{path} is a binary file.", hint=_OTHER_WAYS)
+    data = await files.read(invocation.session, real, limit=_LARGEST_DOCUMENT + 1, follow=False)
+    try:
+        read = await services.get(DocumentReader)(data)
+    except UserError as error:
+        raise UserError(f"{path} is a binary file. {error}", hint=_OTHER_WAYS) from None
+    lines = read.text.splitlines()
+    wanted = lines[first - 1 : first - 1 + count]
+    if not wanted and first > 1:
+        raise UserError(f"{path} ends before line {first}.")
+    return wanted, read.cut or len(lines) >= first + count
+
+
+async def _lines(
+    invocation: ToolInvocation, path: str, real: str, data: bytes, first: int, count: int
+) -> tuple[list[str], bool]:
+    """Some lines of a file. It is read step by step, and only what is asked for is kept of it."""
+    files, at, left, kept = invocation.backend.files, len(data), first - 1, bytearray()
     while True:
         last = len(data) < _STEP
-        pieces = (rest + data).split(b"\n")
-        rest = b"" if last else pieces.pop()
-        if last and pieces and not pieces[-1]:
-            pieces.pop()
-        skipped = max(first - 1 - seen, 0)
-        wanted += pieces[skipped : skipped + count + 1 - len(wanted)]
-        seen += len(pieces)
-        if last or len(wanted) > count or at >= _LARGEST_READ:
-            more = len(wanted) > count or (not last and at >= _LARGEST_READ)
-            return [line.decode("utf-8", "replace") for line in wanted[:count]], more
-        files = invocation.backend.files
-        data = await files.read(invocation.session, path, start=at, limit=_STEP, follow=False)
+        skipped = min(left, data.count(b"\n"))
+        left -= skipped
+        if not left:
+            kept += data.split(b"\n", skipped)[-1]
+        if last or len(kept) > _MOST_KEPT or kept.count(b"\n") > count or at >= _LARGEST_READ:
+            break
+        data = await files.read(invocation.session, real, start=at, limit=_STEP, follow=False)
         at += len(data)
+    if not kept and first > 1:
+        if last:
+            raise UserError(f"{path} ends before line {first}.")
+        raise UserError(f"Line {first} of {path} is too far into it.", hint="Use sed -n in terminal.")
+    lines = bytes(kept).split(b"\n")
+    if not lines[-1] or (not last and len(lines) > 1):
+        lines.pop()  # nothing, or a part of a line
+    return [line.decode("utf-8", "replace") for line in lines[:count]], len(lines) > count or not last
 
 
 def _numbered(lines: list[str], first: int, more: bool) -> str:
@@ -223,21 +247,29 @@ async def _suggestion(invocation: ToolInvocation, path: str) -> str:
 @tool("file", Effect.KEYED, needs=Backend, approval_check=ask_to_write, after_outside=_NO_MORE)
 async def write_file(invocation: ToolInvocation, path: str, content: str) -> str:
     """Write a whole file, replacing what was there; folders are made. Use patch for small changes."""
+    before, real = await check_target(invocation, path, writing=True)
+    if before and not before.folder:
+        limit = _LARGEST_WRITE if STAND_IN in content else _STEP
+        there = await invocation.backend.files.read(invocation.session, real, limit=limit, follow=False)
+        if STAND_IN in content:
+            check_hidden(path, there.decode("utf-8", "replace"), content)
+        content = _as_before(there, content)
     data = content.encode()
     if len(data) > _LARGEST_WRITE:
         raise UserError(
             f"{len(data)} bytes are too many for one file.", hint="Write it in parts with terminal."
         )
-    before, real = await check_target(invocation, path, writing=True)
-    if before and STAND_IN in content:
-        there = await invocation.backend.files.read(
-            invocation.session, real, limit=_LARGEST_WRITE, follow=False
-        )
-        check_hidden(path, there.decode("utf-8", "replace"), content)
     await invocation.backend.files.write(invocation.session, real, data, follow=False)
     await note_written(invocation, path, real)
     verb = "Replaced" if before else "Wrote"
     return f"{verb} {path}: {len(data)} bytes, {_lines_in(content)}.{await syntax_note(path, content)}"
+
+
+def _as_before(there: bytes, content: str) -> str:
+    """With the line ends, and the mark at the beginning, of the file that is replaced."""
+    if b"\r\n" in there and there.count(b"\r\n") == there.count(b"\n") and "\r\n" not in content:
+        content = content.replace("\n", "\r\n")
+    return _MARK + content if there.startswith(_MARK.encode()) and not content.startswith(_MARK) else content
 
 
 def check_hidden(path: str, before: str, after: str) -> None:
@@ -307,8 +339,9 @@ async def search_files(
     text = _grouped(open_ones, place.cwd) or (
         f"Nothing found in {found.files} files." if found.files else "Nothing found."
     )
-    if open_ones and found.more:
-        text += "\n[more matches; narrow the search or raise limit]"
+    if found.more:
+        rest = "more matches" if open_ones else "not all was searched"
+        text += f"\n[{rest}; narrow the search{' or raise limit' if open_ones else ''}]"
     matches = [{"path": match.path, "line": match.line, "text": match.text} for match in open_ones]
     return ToolResult(text=text, data={"matches": matches, "more": found.more})
 

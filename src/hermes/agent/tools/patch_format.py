@@ -140,6 +140,8 @@ def _take_line(change: FileChange, line: str, number: int, *, last: bool) -> Non
 def change_text(path: str, text: str, hunks: Iterable[Hunk]) -> str:
     """The text with all hunks; the text itself if they are there already. A `UserError` names the one whose
     place is not found, or not the only one."""
+    mark = "\ufeff" if text.startswith("\ufeff") else ""  # it belongs to no line
+    text = text.removeprefix(mark)
     windows = "\r\n" in text and text.count("\n") == text.count("\r\n")
     lines = (text.replace("\r\n", "\n") if windows else text).split("\n")
     cursor, moved = 0, 0
@@ -148,7 +150,7 @@ def change_text(path: str, text: str, hunks: Iterable[Hunk]) -> str:
         lines[start : start + length] = fresh
         moved += len(fresh) - length
         cursor = start + len(fresh)
-    return ("\r\n" if windows else "\n").join(lines)
+    return mark + ("\r\n" if windows else "\n").join(lines)
 
 
 def _place(

@@ -21,7 +21,9 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def find_candidates(root: str, search: FileSearch, deadline: float) -> Iterator[str] | None:
+def find_candidates(
+    root: str, ignored: tuple[IgnoreRules, ...], search: FileSearch, deadline: float
+) -> Iterator[str] | None:
     """Paths in the order of a walk; None where ripgrep is not there, or does not know the expression."""
     program = _ripgrep()
     if program is None:
@@ -42,7 +44,8 @@ def find_candidates(root: str, search: FileSearch, deadline: float) -> Iterator[
     if found.returncode not in (0, 1):
         return None
     paths = [os.fsdecode(path) for path in found.stdout.split(b"\0") if path]
-    return _left(root, sorted(paths, key=lambda path: path.split(os.sep)), search, deadline)
+    paths.sort(key=lambda path: path.split(os.sep))
+    return _left(root, ignored, paths, search, deadline)
 
 
 @cache
@@ -50,14 +53,16 @@ def _ripgrep() -> str | None:
     return shutil.which("rg")
 
 
-def _left(root: str, paths: list[str], search: FileSearch, deadline: float) -> Iterator[str]:
+def _left(
+    root: str, ignored: tuple[IgnoreRules, ...], paths: list[str], search: FileSearch, deadline: float
+) -> Iterator[str]:
     """Those that a walk would come to."""
     rules: dict[str, tuple[IgnoreRules, ...] | None] = {}
 
     def inside(folder: str) -> tuple[IgnoreRules, ...] | None:
         """The rules that count in a folder; None if it is left out."""
         if folder not in rules:
-            above = () if folder == root else inside(os.path.dirname(folder))
+            above = ignored if folder == root else inside(os.path.dirname(folder))
             own = folder != root and (os.path.basename(folder) in SKIPPED or folder in search.closed)
             if above is None or own or (folder != root and _is_hidden(folder, True, above, deadline)):
                 rules[folder] = None

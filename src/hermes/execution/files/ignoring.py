@@ -27,6 +27,18 @@ def read_ignored(folder: str) -> IgnoreRules:
         return IgnoreRules(folder, "")
 
 
+def rules_above(root: str) -> tuple[IgnoreRules, ...]:
+    """What the repository that a folder lies in ignores by the `.gitignore` files of the folders above it."""
+    above: list[str] = []
+    folder = root
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        if folder == os.path.dirname(folder):
+            return ()
+        folder = os.path.dirname(folder)
+        above.append(folder)
+    return tuple(map(read_ignored, reversed(above)))
+
+
 class IgnoreRules:
     """The first plain lines of one `.gitignore`; what begins with `!` is shown in any case."""
 

@@ -5,7 +5,6 @@ Skipped: version control, installed packages, caches, binary files, files over 4
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,8 @@ from hermes.domain.ports.world import FileMatches, FileSearch, Match
 from hermes.domain.safety.pattern_size import why_too_large
 from hermes.domain.text import one_line, plain_braces
 from hermes.execution.files.candidates import find_candidates
-from hermes.execution.files.ignoring import IGNORE_FILE, SKIPPED, IgnoreRules, read_ignored
+from hermes.execution.files.globs import PathGlob
+from hermes.execution.files.ignoring import IGNORE_FILE, SKIPPED, IgnoreRules, read_ignored, rules_above
 from hermes.execution.files.work import read_file
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _PER_FILE = 100
 _SECONDS = 15.0
 _FILE_SECONDS = 5.0
 """What an expression may take in one file; one that needs more may never end."""
+_WINDOW = 32 << 10
 
 
 def search_tree(
@@ -37,8 +38,11 @@ def search_tree(
     searches may have given up meanwhile."""
     gathering = Gathering(root, search)
     deadline = gathering.deadline
-    candidates = None if search.names or os.path.isfile(root) else find_candidates(root, search, deadline)
-    walked = _walk(root, (), search, deadline) if candidates is None else candidates
+    above = () if search.unhidden else rules_above(root)
+    candidates = None
+    if not search.names and not os.path.isfile(root):
+        candidates = find_candidates(root, above, search, deadline)
+    walked = _walk(root, above, search, deadline) if candidates is None else candidates
     for path in [root] if os.path.isfile(root) else walked:
         if not gathering.goes_on or is_given_up():
             break
@@ -54,8 +58,8 @@ class Gathering:
         self._root = root
         self._search = search
         self._pattern = None if search.names else _compile(search.pattern)
-        # A glob without a slash is matched by the last part of a path, one with it by the whole.
-        self._glob = search.pattern if search.names else search.glob or "*"
+        globs = (search.pattern, search.glob) if search.names else (search.glob,)
+        self._globs = [PathGlob(glob, root) for glob in globs if glob]
         self._matches: list[Match] = []
         self._files = 0
         self._full = False
@@ -67,8 +71,7 @@ class Gathering:
 
     def wants(self, path: str) -> bool:
         self._files += 1
-        name = os.path.relpath(path, self._root) if "/" in self._glob else os.path.basename(path)
-        return fnmatch.fnmatchcase(name, self._glob)
+        return all(glob.matches(path) for glob in self._globs)
 
     def add(self, path: str, data: bytes | None) -> None:
         """A file and what is in it; nothing if only its name counts."""
@@ -132,9 +135,8 @@ def _matching_lines(
 ) -> Iterator[Match]:
     if b"\0" in data[:8192]:
         return
-    seconds = min(_FILE_SECONDS, max(deadline - time.monotonic(), 0.001))
     line, seen, last, count = 1, 0, -1, 0
-    for match in pattern.finditer(data, concurrent=True, timeout=seconds):
+    for match in _found(data, pattern, deadline):
         line += data.count(b"\n", seen, match.start())
         seen = match.start()
         if line == last:
@@ -147,6 +149,27 @@ def _matching_lines(
         count += 1
         if count >= _PER_FILE:
             return
+
+
+def _found(data: bytes, pattern: regex.Pattern[bytes], deadline: float) -> Iterator[regex.Match[bytes]]:
+    """Window by window: `regex` looks at its clock after so many steps, and each step may go as far as the
+    text does, so it would hold its thread for hours. Longer matches than half a window may be missed."""
+    until = min(time.monotonic() + _FILE_SECONDS, deadline)
+    begin = 0
+    while begin < len(data):
+        end = begin + _WINDOW
+        if end >= len(data):
+            following = end = len(data)
+        else:
+            following = data.rfind(b"\n", begin, begin + _WINDOW // 2) + 1 or begin + _WINDOW // 2
+            end = data.rfind(b"\n", following, end) + 1 or end
+        seconds = max(until - time.monotonic(), 0.001)
+        for match in pattern.finditer(data, begin, end, concurrent=True, timeout=seconds):
+            if match.start() >= following and end < len(data):
+                break
+            yield match
+            following = max(following, match.end())
+        begin = following
 
 
 def _walk(
