@@ -27,8 +27,8 @@ class WeixinBed(ServedBed):
     receives = frozenset({Does.TEXT, Does.IMAGE, Does.VOICE, Does.FILE, Does.COMMAND})
     faults = frozenset(Fault) - {Fault.REVOKED}
     """A session that has ended shows at the poll: the same code at a send is no login problem."""
-    delay = 30.0
-    """Weixin names no time; ours is half a minute."""
+    delay = 60.0
+    """Weixin names no time; ours is a minute."""
 
     def __init__(self, *, full: bool = False) -> None:
         super().__init__(full=full)
@@ -101,7 +101,7 @@ class AnsweringBed(WeixinBed):
         async def answer(to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
             context = adapter._contexts.get(to.chat)
             if context is not None and context.used >= 9:
-                adapter._hear_contexts([message(next(self._numbers), person=to.chat)])
+                await adapter._hear_contexts([message(next(self._numbers), person=to.chat)])
             return await send(to, body, key=key, reply_to=reply_to)
 
         adapter.send = answer  # type: ignore[method-assign]

@@ -38,11 +38,16 @@ def text(words: str, **more: Any) -> dict[str, Any]:
 
 QUOTED = {"message_item": text("so be it"), "title": "so be it"}
 PICTURE = {"type": 2, "image_item": {"media": MEDIA, "mid_size": 80}}
-UNREADABLE = {"type": 2, "image_item": {"media": {"encrypt_query_param": "abc"}}}
+UNREADABLE = {"type": 4, "file_item": {"media": {"encrypt_query_param": "abc"}}}
 MESSAGES: dict[str, dict[str, Any]] = {
     "text": message(1, text("hello 😀")),
     "command": message(2, text(" /status now")),
     "quote": message(3, text("as you said", ref_msg=QUOTED)),
+    "quote by id alone": message(16, text("and that?", ref_msg={"svr_id": str(2**63 + 1)})),
+    "picture that is not encrypted": message(
+        17, {"type": 2, "image_item": {"media": {"full_url": "https://cdn.example/y"}}}
+    ),
+    "picture that is nowhere": message(18, text("so"), {"type": 2, "image_item": {"media": {}}}),
     "quoted picture": message(14, text("what is this?", ref_msg={"title": "", "message_item": PICTURE})),
     "unreadable": message(15, text("look"), UNREADABLE, PICTURE),
     "picture": message(4, PICTURE),

@@ -1,7 +1,9 @@
 """A Weixin with one iLink bot: long polls, messages, typing, files and the login, as the vendor's own client
 (@tencent-weixin/openclaw-weixin 2.4.9) and weixin-ilink 0.3.5 use it. Errors have the status 200; `-14` is a
 session that has ended; `msg/notifystart` may bring it back. A token carries ten messages, then comes `-2`
-until they write (corespeed-io/wechatbot #80). Ids of messages are unsigned numbers of 64 bits."""
+until they write (corespeed-io/wechatbot #80); each further attempt makes it last (chenhg5/cc-connect #1643).
+A place of an earlier login tells nothing new (Good0007/nanobot-webui #51). Newer clients of people quote by
+id alone (openclaw-weixin 2.4.9). Ids of messages are unsigned numbers of 64 bits."""
 
 from __future__ import annotations
 
@@ -57,6 +59,10 @@ class Weixin(ServedFake):
     tickets: int = 0
     wrong: dict[str, Wrong] = field(default_factory=dict)
     """What is said instead at these calls."""
+    attempts: int = 0
+    """To send something, also in vain."""
+    typed_numbers: list[str] = field(default_factory=list)
+    """The numbers with which the login was asked for."""
     carried: dict[str, int] = field(default_factory=dict)
     """How many messages each token has carried."""
     polls: int = 0
@@ -78,6 +84,7 @@ class Weixin(ServedFake):
         yield "POST", f"{base}/sendtyping", self._known(self._typing)
         yield "POST", f"{base}/getuploadurl", self._known(self._upload_url)
         yield "GET", f"{base}/get_bot_qrcode", self._qrcode
+        yield "POST", f"{base}/get_bot_qrcode", self._qrcode
         yield "GET", f"{base}/get_qrcode_status", self._status
         yield "POST", "/c2c/upload", self._upload
         yield "GET", "/c2c/download", self._download
@@ -101,9 +108,12 @@ class Weixin(ServedFake):
         message["create_time_ms"] = int(time.time() * 1000)
         self.messages.append(message)
 
-    def keep(self, data: bytes) -> dict[str, Any]:
+    def keep(self, data: bytes, *, sealed: bool = True) -> dict[str, Any]:
         """Where a file of a person's lies."""
         number = f"AAF+{next(self._numbers)}/="
+        if not sealed:
+            self.files[number] = data
+            return {"encrypt_query_param": number}
         self.files[number] = ecb_sealed(KEY, data)
         key = base64.b64encode(KEY.hex().encode()).decode()
         return {"encrypt_query_param": number, "aes_key": key, "encrypt_type": 1}
@@ -122,6 +132,7 @@ class Weixin(ServedFake):
                 raise Wrong(-1, "base_info", 400)
             if self.expired or told.get("Authorization") != f"Bearer {self.token}":
                 raise Wrong(-14, "session timeout")
+            self.attempts += request.path.endswith("/sendmessage")
             if wrong := self.wrong.get(request.path.rpartition("/")[2]):
                 raise wrong
             answer = await handler(request, asked)
@@ -135,14 +146,16 @@ class Weixin(ServedFake):
         self.polls += 1
         if self.lapsed:
             raise Wrong(-14, "session timeout")
-        place = int(base64.b64decode(asked["get_updates_buf"])) if asked["get_updates_buf"] else 0
+        known = base64.b64decode(asked["get_updates_buf"]).decode()
+        login, _, number = known.partition(" ")
+        place, deaf = int(number or 0), bool(known) and login != self.token
         end = time.monotonic() + 5.0
-        while len(self.messages) <= place and time.monotonic() < end:
+        while (deaf or len(self.messages) <= place) and time.monotonic() < end:
             if self.expired:
                 raise Wrong(-14, "session timeout")
             await asyncio.sleep(0.005)
-        news = self.messages[place : place + 20]
-        cursor = base64.b64encode(str(place + len(news)).encode()).decode()
+        news = [] if deaf else self.messages[place : place + 20]
+        cursor = base64.b64encode(f"{self.token} {place + len(news)}".encode()).decode()
         return {"msgs": news, "get_updates_buf": cursor, "longpolling_timeout_ms": 35_000}
 
     async def _notified(self, request: web.Request, asked: dict[str, Any]) -> Any:
@@ -215,4 +228,6 @@ class Weixin(ServedFake):
         return web.json_response({"ret": 0, "qrcode": f"qr-{number}", "qrcode_img_content": shown})
 
     async def _status(self, request: web.Request) -> web.Response:
+        if number := request.query.get("verify_code"):
+            self.typed_numbers.append(number)
         return web.json_response({"ret": 0, **(self.states.pop(0) if self.states else {"status": "wait"})})

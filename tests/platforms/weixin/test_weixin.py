@@ -13,13 +13,14 @@ from hermes.domain.chats.message import Body, Inbound, MediaKind
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.entry.kit.crypto import ecb_opened, ecb_sealed
 from hermes.entry.platforms.weixin import login
 from hermes.entry.platforms.weixin.adapter import WeixinAdapter
 from hermes.entry.platforms.weixin.convert import file_place, place, to_inbounds
 from hermes.testing.platform_suite import CHECKS, Check, Does, Inboxes, conform, running, until
 from tests.platforms.weixin.bed import AnsweringBed, WeixinBed
-from tests.platforms.weixin.samples import KEY, MESSAGES
+from tests.platforms.weixin.samples import KEY, MESSAGES, message, text
 from tests.platforms.weixin.server import Wrong
 
 CDN = "https://cdn.example/c2c"
@@ -70,8 +71,13 @@ def test_messages() -> None:
     )
     assert read("video").attachments[0].ref.startswith("https://cdn.example/x#")
     assert (read("quoted picture").text, len(read("quoted picture").attachments)) == ("what is this?", 1)
-    assert read("unreadable").text == "look\n[a file came that cannot be read]"
+    for name in ("unreadable", "picture that is nowhere"):
+        assert "[a file came that cannot be read]" in read(name).text
     assert len(read("unreadable").attachments) == 1
+    (plain,) = read("picture that is not encrypted").attachments
+    assert file_place(plain.ref) == ("https://cdn.example/y", b"")
+    named = read("quote by id alone").reply_to
+    assert named is not None and (named.ref, named.text) == (str(2**63 + 1), "")
     for name in ("of ourselves", "of a group", "nothing"):
         assert to_inbounds(MESSAGES[name], cdn=CDN) == ()
 
@@ -131,14 +137,54 @@ async def test_a_token_carries_nine_messages_also_after_a_restart(tmp_path: Path
         assert bed.server.carried == {"context+1/=": 9, "context+2/=": 1}
 
 
-async def test_tokens_that_an_earlier_version_kept_still_count(tmp_path: Path) -> None:
+async def test_after_another_login_neither_the_place_nor_the_tokens_count(tmp_path: Path) -> None:
     async with WeixinBed() as bed:
-        bed.folder = tmp_path
-        (tmp_path / "contexts.json").write_text(f'{{"{bed.chat.chat}": "old+token"}}')
+        bed.folder, inboxes = tmp_path, Inboxes()
+        async with running(bed.connect(), inboxes.accept, None):
+            await bed.do(Does.TEXT, "one")
+            await until(lambda: inboxes.texts == ["one"], "it never came")
+        bed.server.token = "of-another-login"
         platform = bed.connect()
-        async with running(platform, Inboxes().accept, None):
+        async with running(platform, inboxes.accept, inboxes.cursor):
             await platform.send(bed.chat, Body(text="hi"), key="k", reply_to=None)
-        assert [one.context for one in bed.server.sent] == ["old+token"]
+            assert [one.context for one in bed.server.sent] == [""]
+            await bed.do(Does.TEXT, "two")
+            await until(lambda: inboxes.texts[-1] == "two", "it never came")
+
+
+async def test_a_token_of_a_group_is_never_used_for_a_person() -> None:
+    async with WeixinBed() as bed:
+        inboxes, platform = Inboxes(), bed.connect()
+        async with running(platform, inboxes.accept, None):
+            await bed.do(Does.TEXT, "one")
+            bed.server.say(message(900, text("all"), group_id="g1", context_token="of+the+group"))
+            await bed.do(Does.TEXT, "two", chat=bed.chats(1)[0])
+            await until(lambda: len(inboxes.items) == 2, "they never came")
+            await platform.send(bed.chat, Body(text="hi"), key="k", reply_to=None)
+        assert [one.context for one in bed.server.sent] == ["context+1/="]
+
+
+async def test_the_more_often_weixin_takes_nothing_the_less_often_it_is_asked() -> None:
+    async with WeixinBed() as bed:
+        inboxes, platform = Inboxes(), bed.connect()
+
+        async def attempts(count: int) -> int:
+            before = bed.server.attempts
+            for _ in range(count):
+                with pytest.raises(Unreachable) as raised:
+                    await platform.send(bed.chat, Body(text="hi"), key="k", reply_to=None)
+                assert raised.value.after == 60.0 and not raised.value.maybe_done
+            return bed.server.attempts - before
+
+        async with running(platform, inboxes.accept, None):
+            bed.server.wrong["sendmessage"] = Wrong(-2, "prepare failed")
+            asked = [await attempts(count) for count in (3, 2, 1, 4, 1, 60)]
+            assert asked == [3, 0, 1, 0, 1, 3], "each attempt is a minute after the one before"
+            bed.server.wrong.clear()
+            await bed.do(Does.TEXT, "are you there?")
+            await until(lambda: len(inboxes.items) == 1, "it never came")
+            await platform.send(bed.chat, Body(text="hi"), key="k", reply_to=None)
+        assert [one.text for one in bed.shown()] == ["hi"], "whoever writes opens the way"
 
 
 @pytest.mark.parametrize("code", [-3, -4, -99])
@@ -156,7 +202,7 @@ async def test_a_session_comes_back_when_weixin_is_told_that_we_are_there(quick:
         async with running(bed.connect(), inboxes.accept, None):
             await bed.do(Does.TEXT, "hello")
             await until(lambda: inboxes.texts == ["hello"], "it never came")
-        assert bed.server.notified == 1
+        assert bed.server.notified == 1, "it is told at the start, as by the vendor's client"
 
 
 async def test_a_send_without_a_session_is_no_login_problem() -> None:
@@ -197,7 +243,7 @@ async def test_a_session_that_has_ended_asks_for_a_login(quick: None) -> None:
             await until(lambda: bed.server.polls > 0, "nobody asks")
             bed.server.expired = True
             await until(task.done, "it goes on")
-            assert isinstance(task.exception(), NeedsLogin) and bed.server.notified == 0
+            assert isinstance(task.exception(), NeedsLogin) and bed.server.notified == 1
             assert "hermes platforms login weixin" in str(task.exception())
         with pytest.raises(NeedsLogin):
             await bed.connect().check()
@@ -232,6 +278,21 @@ async def test_an_address_inside_is_not_asked() -> None:
             await adapter.fetch(f"{url}#{KEY.hex()}", sink)
 
 
+async def test_a_picture_that_is_not_encrypted_is_fetched_as_it_is() -> None:
+    async with WeixinBed() as bed:
+        inboxes, platform, got = Inboxes(), bed.connect(), bytearray()
+
+        async def sink(piece: bytes) -> None:
+            got.extend(piece)
+
+        async with running(platform, inboxes.accept, None):
+            media = bed.server.keep(b"plain", sealed=False)
+            bed.server.say(message(901, {"type": 2, "image_item": {"media": media}}))
+            await until(lambda: len(inboxes.items) == 1, "it never came")
+            await platform.fetch(inboxes.items[0].attachments[0].ref, sink)
+        assert got == b"plain"
+
+
 async def test_a_file_with_another_key_is_refused() -> None:
     async with WeixinBed() as bed:
         bed.server.keep(b"data")
@@ -252,6 +313,7 @@ async def test_a_file_with_another_key_is_refused() -> None:
 async def test_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login, "_PAUSE", 0.0)
     async with WeixinBed() as bed:
+        monkeypatch.setattr(login, "API", bed.server.url)
         done = {
             "status": "confirmed",
             "bot_token": "new-token",
@@ -268,6 +330,31 @@ async def test_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
         bed.server.states = [{"status": "expired"}] * 3
         with pytest.raises(UserError, match="Nobody confirmed"):
             await login.log_in(_context(bed), told.append)
-        bed.server.states = [{"status": "need_verifycode"}]
-        with pytest.raises(UserError, match="wants a number"):
+        bed.server.states = [{"status": "binded_redirect"}]
+        with pytest.raises(UserError, match="connected already"):
             await login.log_in(_context(bed), told.append)
+        bed.server.states = [{"status": "need_verifycode"}]
+        with pytest.raises(UserError, match="Nobody can be asked"):
+            await login.log_in(_context(bed), told.append)
+
+
+async def test_the_login_asks_for_the_number_on_the_telephone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login, "_PAUSE", 0.0)
+    async with WeixinBed() as bed:
+        monkeypatch.setattr(login, "API", bed.server.url)
+        states = ["need_verifycode", "verify_code_blocked", "need_verifycode", "need_verifycode", "scaned"]
+        done = {"status": "confirmed", "bot_token": "new-token", "ilink_bot_id": "b"}
+        bed.server.states = [{"status": state} for state in states] + [done]
+        questions: list[str] = []
+        numbers = iter(["11", "22", "33"])
+
+        def ask(question: str) -> str:
+            questions.append(question)
+            return next(numbers)
+
+        told: list[str] = []
+        variables = await login.log_in(replace(_context(bed), ask=ask), told.append)
+        assert variables == {"WEIXIN_TOKEN": "new-token"}
+        assert bed.server.typed_numbers == ["11", "22", "33", "33"]
+        assert ["another number" in one for one in questions] == [False, False, True]
+        assert any("here is another code" in one for one in told)

@@ -138,7 +138,9 @@ def _login(command: CliCommand) -> None:
     manifest = declared.manifest
     if not manifest.login:
         raise UserError(f"{declared.title} has no such login.", hint=f"{manifest.docs} says what it needs.")
-    context = AdapterContext(settings=declared.block, find=declared.find, account=declared.account)
+    context = AdapterContext(
+        settings=declared.block, find=declared.find, account=declared.account, ask=console.ask
+    )
     log_in = load_login(manifest)
 
     async def ask() -> Mapping[str, str]:

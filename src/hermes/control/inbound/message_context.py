@@ -87,13 +87,16 @@ class MessageContext(Struct, frozen=True, kw_only=True):
         answered = self.inbound.reply_to
         if answered is None:
             return ""
-        text = answered.text
+        text, mine = answered.text, answered.mine
         if not text.strip():
-            sent = tx.talk.sent(self.inbound.source.address, answered.ref) if answered.mine else None
-            text = (sent or "") if answered.mine else _words_of(tx, self.inbound)
+            text = "" if mine else _words_of(tx, self.inbound)
+        if not text.strip():
+            # Some platforms do not tell whose message that was.
+            text = tx.talk.sent(self.inbound.source.address, answered.ref) or ""
+            mine = True
         if not text.strip():
             return ""
-        whose = "of yours" if answered.mine else f"by {quote_name(answered.author or 'somebody')}"
+        whose = "of yours" if mine else f"by {quote_name(answered.author or 'somebody')}"
         return "\n".join([f"[It answers this message {whose}:]", *quoted(_cut(text, MOST_QUOTED))])
 
 

@@ -36,6 +36,10 @@ async def no_files(file: Attachment) -> bytes:
     raise UserError("There are no files here.")
 
 
+def no_answer(question: str) -> NoReturn:
+    raise UserError(f"Nobody can be asked here: {question}")
+
+
 async def no_topic(named: Address, opened: Address | None = None) -> NoReturn:
     raise Refused(f"{named}: nobody here keeps what topics are called")
 
@@ -68,6 +72,9 @@ class AdapterContext(Struct, frozen=True, kw_only=True):
     """The address with a topic's name in place of its thread, also if it is gone; None if nobody named it."""
     keep_topic: Callable[[Address, Address], Awaitable[None]] = no_topic
     """From now on a name means this thread; it is on disk when this returns."""
+
+    ask: Callable[[str], str] = no_answer
+    """What the person at the terminal answers, while we are let in by hand."""
 
     learn: Callable[[str], None] = lambda secret: None
     """Told of each secret that the adapter was given at run time: no text shows it from then on."""

@@ -21,7 +21,7 @@ from msgspec import Struct
 from hermes.domain.chats.adapter import AdapterContext, Finding, good
 from hermes.domain.chats.address import Address
 from hermes.domain.chats.message import Attachment, Body, MediaKind, Receipt
-from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.safety.hosts import leads_inside
@@ -31,7 +31,7 @@ from hermes.entry.kit.payload import Recent, as_dict, as_dicts, as_size, as_text
 from hermes.entry.kit.proxy import proxy_for
 from hermes.entry.kit.transfer import OutgoingFile
 from hermes.entry.platforms.weixin import convert
-from hermes.entry.platforms.weixin.api import API, CDN, SessionOver, WeixinApi, no_file
+from hermes.entry.platforms.weixin.api import API, CDN, WAIT, SendingShut, SessionOver, WeixinApi, no_file
 from hermes.entry.platforms.weixin.manifest import MANIFEST
 
 log = logging.getLogger("hermes.weixin")
@@ -40,17 +40,25 @@ _CONTEXTS, _MOST_CONTEXTS = "contexts.json", 2_000
 _MOST_SENT = 9
 """To one message of a person's; Weixin takes ten and then none until they write."""
 _WAITS = "Weixin takes ten messages per message of theirs; it waits until they write again"
-_WAIT, _PAUSE, _MOST_STARTS = 60.0, 2.0, 3
+_MOST_SKIPPED = 60
+_PAUSE, _MOST_STARTS = 2.0, 3
 _TICKET_SECONDS, _TYPING_SECONDS = 24 * 3600.0, 5.0
 _MOST_FETCHED = 100 * 1024 * 1024
 _BOT, _FINISHED, _TYPING = 2, 2, 1
 
 
 class _Context(Struct, kw_only=True):
-    """The token of a person's last message, and how many of ours it has carried."""
+    """The token of a person's last message, and how many of ours it has carried. While Weixin takes none,
+    more and more attempts are left out: each one that it refuses makes it refuse for longer."""
 
-    token: str
+    token: str = ""
     used: int = 0
+    refused: int = 0
+    skip: int = 0
+
+    def refuse(self) -> None:
+        self.refused += 1
+        self.skip = min(2 ** (self.refused - 2), _MOST_SKIPPED) if self.refused > 2 else 0
 
 
 class _Ticket(Struct, kw_only=True):
@@ -74,15 +82,21 @@ class WeixinAdapter:
             raise NeedsLogin("WEIXIN_BASE_URL is no address; one begins with https://")
         self._cdn = context.setting("WEIXIN_CDN_URL", CDN).rstrip("/")
         self.api = WeixinApi(url, token, proxy_for(context, "WEIXIN_PROXY", url))
+        self._login = hashlib.sha256(token.encode()).hexdigest()[:12]
+        """Of which login a place and the tokens are: those of an earlier one lead nowhere."""
         self._contexts: Recent[str, _Context] = Recent(_MOST_CONTEXTS)
+        self._keeping = asyncio.Lock()
         self._tickets: Recent[str, _Ticket] = Recent(_MOST_CONTEXTS)
         self._load_contexts()
 
     # --- what comes in ---
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
-        place, seconds = cursor or "", _POLL_SECONDS
+        login, _, place = (cursor or "").partition("|")
+        place, seconds = place if login == self._login else "", _POLL_SECONDS
         try:
+            with contextlib.suppress(HermesError):
+                await self.api.tell_start()
             await accept((), None)
             while True:
                 answer = await self._patiently(place, seconds)
@@ -91,14 +105,14 @@ class WeixinAdapter:
                     continue
                 seconds = (as_size(dig(answer, "longpolling_timeout_ms")) or _POLL_SECONDS * 1000) / 1000
                 messages = as_dicts(dig(answer, "msgs"))
-                self._hear_contexts(messages)
+                await self._hear_contexts(messages)
                 items = [
                     item
                     for message in messages
                     for item in convert.to_inbounds(message, self._context.account, self._cdn)
                 ]
                 place = as_text(dig(answer, "get_updates_buf")) or place
-                await accept(items, place or None)
+                await accept(items, f"{self._login}|{place}" if place else None)
         finally:
             await self.api.close()
 
@@ -108,8 +122,8 @@ class WeixinAdapter:
             try:
                 return await self._poll(place, seconds)
             except SessionOver:
-                with contextlib.suppress(Refused, Unreachable, SessionOver):
-                    await self.api.call("msg/notifystart", {})
+                with contextlib.suppress(HermesError):
+                    await self.api.tell_start()
                 await self._context.clock.sleep(number * _PAUSE)
         return await self._poll(place, seconds)
 
@@ -129,21 +143,25 @@ class WeixinAdapter:
                 kept = read_json((self._context.folder / _CONTEXTS).read_text("utf-8"))
             except (OSError, ValueError):
                 return
-            for who, one in as_dict(kept).items():
-                token, used = one if isinstance(one, list) and len(one) == 2 else (one, 0)
-                self._contexts[who] = _Context(token=as_text(token), used=as_size(used) or 0)
+            for who, one in as_dict(dig(kept, self._login)).items():
+                self._contexts[who] = _Context(
+                    token=as_text(dig(one, "token")), used=as_size(dig(one, "used")) or 0
+                )
 
-    def _hear_contexts(self, messages: Sequence[Any]) -> None:
+    async def _hear_contexts(self, messages: Sequence[Any]) -> None:
         heard = [pair for message in messages if (pair := convert.context_of(message))]
         self._contexts.update({who: _Context(token=token) for who, token in heard})
         if heard:
-            self._keep_contexts()
+            await self._keep_contexts()
 
-    def _keep_contexts(self) -> None:
-        if self._context.folder is not None:
-            kept = {who: [one.token, one.used] for who, one in self._contexts.items()}
+    async def _keep_contexts(self) -> None:
+        folder = self._context.folder
+        if folder is None:
+            return
+        async with self._keeping:
+            people = {who: {"token": one.token, "used": one.used} for who, one in self._contexts.items()}
             try:
-                write_private(self._context.folder / _CONTEXTS, json.dumps(kept))
+                await asyncio.to_thread(write_private, folder / _CONTEXTS, json.dumps({self._login: people}))
             except OSError as error:
                 raise Unreachable(f"Weixin's tokens cannot be stored ({error.strerror})") from error
 
@@ -151,13 +169,17 @@ class WeixinAdapter:
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         person = convert.place(to)
-        context = self._contexts.get(person) or _Context(token="")
-        if context.used >= _MOST_SENT:
-            raise Unreachable(_WAITS, after=_WAIT)
+        context = self._contexts.setdefault(person, _Context())
+        if context.used >= _MOST_SENT or context.skip:
+            context.skip = max(context.skip - 1, 0)
+            raise Unreachable(_WAITS, after=WAIT)
         try:
             return await self._send(to, person, body, key, context)
+        except SendingShut:
+            context.refuse()
+            raise
         except SessionOver as error:  # the poll finds out whether that is so
-            raise Unreachable(f"Weixin does not take it now ({error})", after=_WAIT) from None
+            raise Unreachable(f"Weixin does not take it now ({error})", after=WAIT) from None
 
     async def _send(self, to: Address, person: str, body: Body, key: str, context: _Context) -> Receipt:
         if body.attachments:
@@ -178,22 +200,23 @@ class WeixinAdapter:
             answer = await self.api.call("sendmessage", {"msg": message})
         except Unreachable as error:
             if error.maybe_done:
-                self._count(context)
+                await self._count(context)
             raise
-        self._count(context)
+        context.refused = 0
+        await self._count(context)
         return Receipt(to=to, ref=str(dig(answer, "message_id") or number))
 
-    def _count(self, context: _Context) -> None:
+    async def _count(self, context: _Context) -> None:
         if context.token:
             context.used += 1
             with contextlib.suppress(Unreachable):  # it was sent, whatever the disk says
-                self._keep_contexts()
+                await self._keep_contexts()
 
     async def typing(self, to: Address) -> None:
         person, now = convert.place(to), self._context.clock.monotonic()
         known = self._tickets.pop(person, None)
         if known is None or now - known.at >= _TICKET_SECONDS:
-            context = self._contexts.get(person) or _Context(token="")
+            context = self._contexts.get(person) or _Context()
             about = {"ilink_user_id": person, "context_token": context.token}
             known = _Ticket(
                 ticket=as_text(dig(await self.api.call("getconfig", about), "typing_ticket")), at=now
@@ -252,6 +275,9 @@ class WeixinAdapter:
         url, key = convert.file_place(ref)
         if not leads_inside(self.api.url) and (leads_inside(url) or not url.startswith("https://")):
             raise Refused("Weixin names an address for the file that is not safe")
+        if not key:
+            await self.api.download(url, sink, refusal=no_file)
+            return
         self._need_crypto()
         sealed = bytearray()
 
@@ -270,7 +296,7 @@ class WeixinAdapter:
 
     async def check(self) -> Sequence[Finding]:
         try:
-            await self.api.call("getconfig", {"ilink_user_id": "", "context_token": ""})
+            await self.api.tell_start()
         finally:
             await self.api.close()
         return [good("Weixin knows the bot's token.")]

@@ -8,15 +8,23 @@ from typing import Any
 
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.text import one_line
-from hermes.entry.kit.errors import error_table, slower, their_fault
+from hermes.entry.kit.errors import error_table, their_fault
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.payload import as_text, dig
 
 API, CDN = "https://ilinkai.weixin.qq.com", "https://novac2c.cdn.weixin.qq.com/c2c"
 _VERSION = 2 << 16 | 4 << 8 | 9
 """Of the vendor's own client (2.4.9), whose interface this is."""
-_WAIT = 30.0
+WAIT = 60.0
 _ENDED = "Weixin has ended the session: run hermes platforms login weixin ({why})"
+
+
+class SendingShut(Unreachable):
+    """Weixin takes no messages for this person, or for any: too many, too fast, or too long after theirs."""
+
+
+def _shut(text: str, after: float | None) -> HermesError:
+    return SendingShut(text, after=WAIT)
 
 
 class SessionOver(NeedsLogin):
@@ -28,7 +36,7 @@ _error = error_table(
     {
         "-14": (SessionOver, _ENDED),
         401: (NeedsLogin, _ENDED),
-        "-2": (slower, "Weixin takes no more messages for now ({why})"),
+        "-2": (_shut, "Weixin takes no more messages for now ({why})"),
         "-1": (their_fault, "Weixin is busy ({why})"),
     },
 )
@@ -43,13 +51,10 @@ class WeixinApi(HttpClient[HttpAnswer]):
 
     async def call(self, name: str, asked: dict[str, Any], seconds: float | None = None) -> Any:
         number = base64.b64encode(str(secrets.randbits(32)).encode()).decode()
-        headers = {
-            **_HEADERS,
-            "AuthorizationType": "ilink_bot_token",
-            "X-WECHAT-UIN": number,
-            "Authorization": f"Bearer {self._token}",
-        }
-        info = {"channel_version": "2.4.9", "bot_agent": "Hermes"}
+        headers = {**_HEADERS, "AuthorizationType": "ilink_bot_token", "X-WECHAT-UIN": number}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        info = {"channel_version": "2.4.9", "bot_agent": "Hermes/0.1"}
         body = {**asked, "base_info": info}
         response = await self.exchange(
             "POST", f"{self.url}/ilink/bot/{name}", json=body, headers=headers, seconds=seconds
@@ -58,6 +63,10 @@ class WeixinApi(HttpClient[HttpAnswer]):
 
     async def get(self, url: str, seconds: float | None = None) -> Any:
         return checked(await self.exchange("GET", url, headers=_HEADERS, seconds=seconds))
+
+    async def tell_start(self) -> None:
+        """Tell Weixin that we are there, as its own client does before the first poll."""
+        await self.call("msg/notifystart", {})
 
 
 def checked(response: HttpAnswer) -> Any:
@@ -72,7 +81,7 @@ def checked(response: HttpAnswer) -> Any:
 
 def error_for(status: int, code: Any, answer: Any) -> HermesError:
     why = one_line(f"{code} {as_text(dig(answer, 'errmsg'))}".strip(), 160) if code else f"HTTP {status}"
-    return _error(status, str(code), why, _WAIT)
+    return _error(status, str(code), why, WAIT)
 
 
 def no_file(answer: HttpAnswer) -> HermesError | None:

@@ -69,7 +69,9 @@ def to_inbounds(message: Any, account: str = DEFAULT_ACCOUNT, cdn: str = "") -> 
 
 @if_malformed(None)
 def context_of(message: Any) -> tuple[str, str] | None:
-    """Who wrote, and the token that has to go with what is sent to them."""
+    """Who wrote, and the token that has to go with what is sent to them; not one that leads to a group."""
+    if message["message_type"] != USER or message.get("group_id"):
+        return None
     return shaped(message["from_user_id"], PERSON), shaped(message["context_token"], _TOKEN)
 
 
@@ -81,7 +83,10 @@ def _words(item: Mapping[str, Any]) -> str:
 def _quoted(item: Mapping[str, Any]) -> ReplyTo | None:
     quoted = as_dict(item.get("ref_msg"))
     words = _words(as_dict(quoted.get("message_item"))) or as_text(quoted.get("title"))
-    return ReplyTo(ref="quote", text=storable(words)[:_MOST_QUOTED]) if words else None
+    # Newer clients tell which message that was, and not what it said.
+    number = str(quoted.get("svr_id") or dig(quoted, "message_item", "msg_id") or "")
+    ref = number if _NUMBER.fullmatch(number) else "quote" if words else None
+    return None if ref is None else ReplyTo(ref=ref, text=storable(words)[:_MOST_QUOTED])
 
 
 def _file(item: Mapping[str, Any], cdn: str) -> Attachment | None:
@@ -90,9 +95,12 @@ def _file(item: Mapping[str, Any], cdn: str) -> Attachment | None:
     name, kind = _KINDS[item["type"]]
     about, media = as_dict(item.get(name)), as_dict(dig(item, name, "media"))
     key = as_text(about.get("aeskey")).lower() or _key(as_text(media.get("aes_key")))
-    asked = as_text(media.get("encrypt_query_param"))
-    url = as_text(media.get("full_url")) or f"{cdn}/download?encrypted_query_param={quote(asked, safe='')}"
-    ref = f"{url}#{shaped(key, _KEY)}"
+    asked, url = as_text(media.get("encrypt_query_param")), as_text(media.get("full_url"))
+    if not (asked or url):
+        raise ValueError("a file that is nowhere")
+    url = url or f"{cdn}/download?encrypted_query_param={quote(asked, safe='')}"
+    # Some pictures are not encrypted.
+    ref = f"{url}#{shaped(key, _KEY) if key or kind is not MediaKind.IMAGE else ''}"
     return attachment(ref, kind, about.get("file_name"), None, None)
 
 
@@ -109,8 +117,8 @@ def place(to: Address) -> str:
 
 
 def file_place(ref: str) -> tuple[str, bytes]:
-    """The address of a file, and the key that it is encrypted with."""
-    url, _, key = ref.partition("#")
-    if not url.startswith(("https://", "http://")) or not _KEY.fullmatch(key):
+    """The address of a file, and the key that it is encrypted with, if it is."""
+    url, mark, key = ref.partition("#")
+    if not (mark and url.startswith(("https://", "http://"))) or (key and not _KEY.fullmatch(key)):
         raise Refused("that is no file of Weixin's")
     return url, bytes.fromhex(key)

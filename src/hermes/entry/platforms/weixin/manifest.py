@@ -18,6 +18,9 @@ MANIFEST = Manifest(
         },
         fetches=True,
         typing=True,
+        # The third message within a second is refused, and then many more are.
+        send_interval=2.0,
+        send_burst=2,
         silence_seconds=150.0,
     ),
     requires=("aiohttp",),
