@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 import pytest
 
+from hermes.control.people.access import AccessRequest, decide
 from hermes.domain.chats.address import Address, SourceKind
 from hermes.domain.chats.message import SLOWEST_BYTES, Attachment, Body, InboundKind, MediaKind, Receipt
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.entry.platforms.signal import convert
 from hermes.entry.platforms.signal.manifest import MANIFEST
+from hermes.state.settings.loader import load_settings
 from hermes.testing.platform_suite import CHECKS, Check, Does, Fault, Inboxes, conform, hosted, running, until
 from tests.platforms.signal.bed import ME, RestBed, SignalBed
 from tests.platforms.signal.samples import EVENTS
@@ -61,6 +64,16 @@ def test_who_wrote_where() -> None:
     assert reply is not None and reply.mine and reply.text == "so"
     other = {**EVENTS["text"], "account": "+15559999999"}
     assert convert.to_inbounds(other, ME) == (), "another account of the same daemon"
+
+
+@pytest.mark.parametrize("listed", [GROUP_ID, f"group.{GROUP_ID}"])
+def test_a_list_of_groups_names_them_as_signal_cli_does_or_as_we_do(listed: str, tmp_path: Path) -> None:
+    """Homes of Hermes Agent have the bare ids in SIGNAL_GROUP_ALLOWED_USERS."""
+    said = {"SIGNAL_GROUP_ALLOWED_USERS": listed, "SIGNAL_ALLOWED_USERS": ANN}
+    settings = load_settings(tmp_path, said).settings
+    assert decide(AccessRequest(source=read("group").source), settings).allowed
+    other = load_settings(tmp_path, {**said, "SIGNAL_GROUP_ALLOWED_USERS": "o" * 44}).settings
+    assert not decide(AccessRequest(source=read("group").source), other).allowed
 
 
 def test_other_happenings() -> None:

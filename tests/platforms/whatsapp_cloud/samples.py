@@ -86,6 +86,23 @@ WEBHOOKS: dict[str, dict[str, Any]] = {
     "changed_number": _message(
         "system", {"body": "User A changed", "wa_id": "12195555358", "type": "user_changed_number"}
     ),
+    "changed_id": envelope(
+        {
+            "messages": [
+                {
+                    "from_user_id": "BR.1502576394655843",
+                    "id": _ID,
+                    "timestamp": "1749416383",
+                    "type": "system",
+                    "system": {
+                        "body": "Pablo changed",
+                        "type": "user_changed_user_id",
+                        "user_id": "BR.1702576394655844",
+                    },
+                }
+            ],
+        }
+    ),
     "unsupported": _message(
         "unsupported", {"type": "poll"}, errors=[{"code": 131051, "title": "Message type unknown"}]
     ),

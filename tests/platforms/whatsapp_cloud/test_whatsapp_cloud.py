@@ -14,7 +14,7 @@ from hermes.domain.chats.address import Address, SourceKind
 from hermes.domain.chats.message import Attachment, Body, Button, InboundKind, MediaKind, Receipt
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.entry.platforms.whatsapp_cloud import compose, convert
-from hermes.entry.platforms.whatsapp_cloud.adapter import WhatsAppAnswer, WhatsAppCloudAdapter
+from hermes.entry.platforms.whatsapp_cloud.adapter import PATH, WhatsAppAnswer, WhatsAppCloudAdapter
 from hermes.entry.platforms.whatsapp_cloud.manifest import AS_TEXT, MANIFEST
 from hermes.testing.platform_suite import CHECKS, Check, Does, Fault, Inboxes, conform, running, until
 from tests.platforms.whatsapp_cloud.bed import ME, WhatsAppBed
@@ -79,6 +79,7 @@ def test_other_happenings() -> None:
     assert (read("edit").what, read("edit").text) == (InboundKind.EDIT, "second thought")
     assert read("revoke").what is InboundKind.DELETED
     assert (read("changed_number").what, read("changed_number").text) == (InboundKind.MOVED, "12195555358")
+    assert (read("changed_id").what, read("changed_id").text) == (InboundKind.MOVED, "BR.1702576394655844")
     assert read("group").source.kind is SourceKind.GROUP and read("group").source.user == ANN
     reply = read("reply").reply_to
     assert reply is not None and reply.mine
@@ -132,8 +133,12 @@ async def test_calls_that_are_not_metas_are_refused_and_repeats_are_one_message(
         assert inboxes.texts == ["Does it come in another color?"]
 
 
-async def test_meta_verifies_the_address() -> None:
+@pytest.mark.parametrize("path", ["", "/hooks/wa", "hooks/wa"])
+async def test_meta_verifies_the_address(path: str) -> None:
     async with WhatsAppBed() as bed:
+        if path:
+            bed.said["WHATSAPP_CLOUD_WEBHOOK_PATH"] = path
+            bed.server.callback = bed.server.callback.replace(PATH, "/hooks/wa")
         inboxes = Inboxes()
         asked = {"hub.mode": "subscribe", "hub.challenge": "1158201444", "hub.verify_token": WORD}
         async with running(bed.connect(), inboxes.accept, None), aiohttp.ClientSession() as session:
@@ -225,7 +230,8 @@ async def test_other_limits_last_as_long_as_they_do() -> None:
             return [adapter._rest(answer, bed.chat.chat) for _ in range(3)]
 
         assert waits(130429) == [1.0, 1.0, 1.0], "80 messages a second"
-        assert waits(131048) == [3600.0] * 3, "people have reported us"
+        assert waits(131048) == waits(131064) == [3600.0] * 3, "people have reported us"
+        assert isinstance(convert.error_for(400, "131064", "x", 3600.0), Unreachable)
         assert waits(4) == waits(80007) == [60.0, 120.0, 240.0], "the calls of an hour"
         assert waits(100) == [None] * 3
         async with running(adapter, Inboxes().accept, None):

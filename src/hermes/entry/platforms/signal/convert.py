@@ -125,7 +125,9 @@ def _source(envelope: Mapping[str, Any], data: Mapping[str, Any], me: SignalIden
     if not PERSON.fullmatch(user):
         raise ValueError("nobody wrote it")
     group = data.get("groupInfo")
-    chat = user if group is None else GROUP + shaped(group["groupId"], _GROUP_ID)
+    # Lists of groups may name it as signal-cli does, too.
+    named = None if group is None else shaped(group["groupId"], _GROUP_ID)
+    chat = user if named is None else GROUP + named
     return Source(
         address=Address(platform=NAME, account=me.account, chat=chat),
         kind=SourceKind.PRIVATE if group is None else SourceKind.GROUP,
@@ -133,6 +135,7 @@ def _source(envelope: Mapping[str, Any], data: Mapping[str, Any], me: SignalIden
         user_alt=uuid if PERSON.fullmatch(uuid) else None,
         user_name=name_of(envelope.get("sourceName")),
         chat_name=None if group is None else name_of(group.get("groupName")),
+        parent_chat=named,
     )
 
 

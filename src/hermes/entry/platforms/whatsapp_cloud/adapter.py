@@ -73,6 +73,7 @@ class WhatsAppCloudAdapter:
             raise NeedsLogin("WHATSAPP_CLOUD_APP_SECRET is missing: without it anybody could speak for Meta")
         if len(self._word) < _SHORTEST_WORD:
             raise NeedsLogin(f"WHATSAPP_CLOUD_VERIFY_TOKEN has to have {_SHORTEST_WORD} characters or more")
+        self._path = "/" + context.setting("WHATSAPP_CLOUD_WEBHOOK_PATH", PATH).lstrip("/")
         self._base = context.setting("WHATSAPP_CLOUD_API_URL", API).rstrip("/")
         proxy = proxy_for(context, "WHATSAPP_CLOUD_PROXY", self._base)
         self.api: HttpClient[WhatsAppAnswer] = HttpClient("WhatsApp", WhatsAppAnswer, proxy=proxy)
@@ -95,7 +96,7 @@ class WhatsAppCloudAdapter:
             await self._look()
             listens = listening(
                 self._context,
-                PATH,
+                self._path,
                 answer,
                 variables="WHATSAPP_CLOUD_WEBHOOK",
                 usual_port="8090",
@@ -283,8 +284,7 @@ class WhatsAppCloudAdapter:
             hint = f"POST /{unheard}/subscribed_apps with the access token."
             findings.append(wrong("The app is not subscribed to the WhatsApp Business account.", hint))
         if not dig(number, "webhook_configuration", "application"):
-            hint = (
-                f"At WhatsApp → Configuration enter https://<your host>{PATH}, and subscribe to “messages”."
-            )
+            place = f"https://<your host>{self._path}"
+            hint = f"At WhatsApp → Configuration enter {place}, and subscribe to “messages”."
             findings.append(wrong("Meta has no webhook address to call.", hint))
         return findings

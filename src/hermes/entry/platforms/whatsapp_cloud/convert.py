@@ -43,12 +43,13 @@ _FILES = {
     "document": MediaKind.FILE,
     "sticker": MediaKind.STICKER,
 }
+_MOVES = ("user_changed_number", "customer_changed_number", "user_changed_user_id")
 _ID = re.compile(r"[\x21-\x7e]{1,512}", re.ASCII)
 _LOGIN = "Meta does not take the access token (WHATSAPP_CLOUD_ACCESS_TOKEN): {why}"
 _RIGHTS = "The access token lacks a right that WhatsApp needs: {why}"
 _UNREGISTERED = "The number is not registered for the Cloud API (POST /<phone number id>/register): {why}"
 _LOCKED = "Meta has locked or limited the WhatsApp account: {why}"
-TOO_FAST = frozenset({"4", "80007", "130429", "131048", "131056", "133016"})
+TOO_FAST = frozenset({"4", "80007", "130429", "131048", "131056", "131064", "133016"})
 PAIR_LIMIT, SECOND_LIMIT = "131056", "130429"
 HOUR_LIMITS = ("4", "80007")
 """Too many calls of the app or of the account in an hour; the others ask for an hour or more."""
@@ -185,9 +186,11 @@ def _pressed(content: Any) -> str:
 
 
 def _moved(item: Inbound, content: Mapping[str, Any]) -> Inbound | None:
-    """Somebody has another number from now on."""
-    new = as_text(content.get("wa_id")) or as_text(content.get("new_wa_id"))
-    if content.get("type") != "user_changed_number" or not PHONE.fullmatch(new):
+    """Somebody has another number from now on; who hides it, another id."""
+    new, shape = as_text(content.get("wa_id")) or as_text(content.get("new_wa_id")), PHONE
+    if SCOPED_ID.fullmatch(item.source.user or ""):
+        new, shape = as_text(content.get("user_id")), SCOPED_ID
+    if content.get("type") not in _MOVES or not shape.fullmatch(new):
         return None
     return replace(item, what=InboundKind.MOVED, text=new)
 

@@ -94,6 +94,7 @@ MANIFEST = Manifest(
         *listener_fields(
             "WHATSAPP_CLOUD_WEBHOOK", "8090", "Your reverse proxy forwards /whatsapp/webhook to it."
         ),
+        option("WHATSAPP_CLOUD_WEBHOOK_PATH", "Another path than /whatsapp/webhook"),
         option("WHATSAPP_CLOUD_API_URL", "Another address than https://graph.facebook.com/v24.0"),
         proxy_field("WHATSAPP_CLOUD_PROXY", "Meta"),
     ),
