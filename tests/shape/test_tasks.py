@@ -48,6 +48,7 @@ ALLOWED = {
         "reads one connection; its end is the connection's, and the host begins again",
     ),
     "entry/platforms/slack/socket.py": "connections that the adapter awaits; its host begins again",
+    "entry/terminal/background.py": "the terminal's own process: what its view ends with the conversation",
     "entry/terminal/oneshot.py": "the terminal's own process: its output and its talk, awaited there",
     "entry/terminal/remote.py": (
         1,

@@ -244,8 +244,9 @@ class Gateway(WiredGateway):
             replied = await give_command(
                 self._parts, caller, storable(text), self.info(), platforms, partial(self.progress.tell, key)
             )
-        if replied.turn is not None:
-            self.feeds.open(replied.turn.id)
+        for turn in (replied.turn, replied.beside):
+            if turn is not None:
+                self.feeds.open(turn.id)
         for session in {replied.before, replied.session, *replied.wakes}:
             self.actors.ring(caller.agent, session)
         return await self._handed_over(caller.agent, replied) if replied.handoff else replied

@@ -311,6 +311,43 @@ def test_words_while_it_works_interrupt_queue_and_steer(home: Path) -> None:
         glass.until("— stopped", "You said: instead")
 
 
+def test_a_background_task_asks_and_answers_in_the_chat(home: Path) -> None:
+    with chat(home, rows=40) as glass:
+        glass.until(*ALL)
+        going_on = hold(home)
+        glass.person.type("/background count")
+        glass.until("It answers here.", "1 in background")
+        glass.person.type("hello")
+        glass.until("You said: hello")
+        going_on.unlink()
+        glass.until("The background task “count” is done:", "30 done counting", gone="in background")
+        glass.person.type("/background danger thing")
+        glass.until("The background task “danger thing” asks:", "/approve allows it")
+        glass.person.type("/approve")
+        glass.until("Approved.", "“danger thing” is done:", "The tool said")
+        assert effects(home) == "danger thing\n"
+        glass.person.type("/background choose")
+        asked = glass.until("Which colour?", "To answer: /resume bg_")
+        glass.person.type(f"/resume {asked.rpartition('/resume ')[2].split()[0]}")
+        glass.until("? ❯")
+        glass.person.keys("2")
+        glass.until("The tool said: green")
+        assert glass.rest().count("The tool said: green") == 1
+
+
+def test_whoever_leaves_is_told_of_background_tasks(home: Path) -> None:
+    with chat(home) as glass:
+        glass.until(*ALL)
+        hold(home)
+        glass.person.type("/background count")
+        glass.until("1 in background")
+        glass.person.keys("\x04")
+        assert glass.person.ends() == 0
+        glass.look()
+        words = " ".join(glass.text.split())
+        assert "A background task goes on:" in words and "hermes --resume bg_" in words
+
+
 def test_a_search_shows_what_it_looks_for_and_what_it_found(home: Path) -> None:
     with chat(home) as glass:
         glass.until(*ALL)

@@ -36,9 +36,12 @@ def background(call: CommandCall) -> CommandReply:
         yolo=call.session.yolo and yolo_counts(call.tx, call.session, call.source),
     )
     call.tx.sessions.add(session)
-    new_turn(replace(call, session=session), words, BusyMode.QUEUE, Cause.COMMAND)
-    where = "It answers here." if call.reply_place is not None else f"/resume {session.id} shows its answer."
-    return CommandReply(text=f"Working on it as {session.id}. {where}", wakes=(session.id,))
+    turn = new_turn(replace(call, session=session), words, BusyMode.QUEUE, Cause.COMMAND)
+    return CommandReply(
+        text=f"Working on it as {session.id}. It answers here.",
+        wakes=(session.id,),
+        beside=None if call.reply_place is not None else turn,
+    )
 
 
 @command("agents", "what runs for you, here and in the background", aliases=("tasks",))

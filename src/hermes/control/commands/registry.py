@@ -148,6 +148,8 @@ class CommandReply(Struct, frozen=True, kw_only=True):
     fleeting: bool = False
     begun: Session | None = None
     wakes: tuple[SessionId, ...] = ()
+    beside: Turn | None = None
+    """A turn of another session, whose answer goes to whoever called."""
     handoff: str = ""
     agent: AgentId | None = None
     """Whom a terminal speaks with from now on."""

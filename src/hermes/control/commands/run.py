@@ -297,6 +297,7 @@ class CallerCommand(Struct, frozen=True, kw_only=True):
             before=session.id,
             turn=reply.turn,
             wakes=reply.wakes,
+            beside=reply.beside,
             handoff=reply.handoff,
             agent=reply.agent,
         )

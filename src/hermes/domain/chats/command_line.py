@@ -28,15 +28,16 @@ def read_command(text: str, prefix: str = "/") -> tuple[str, str] | None:
 
 
 class CallerReply(Struct, frozen=True, kw_only=True):
-    """What a command answered: words, perhaps a turn to watch, and the sessions that the caller was in before
-    and is in now. With `over` the conversation goes on elsewhere, so whoever called can leave; with `agent`
-    the next words are for that one."""
+    """What a command answered: words, perhaps a turn to watch, another to watch `beside` it, and the sessions
+    that the caller was in before and is in now. With `over` the conversation goes on elsewhere, so whoever
+    called can leave; with `agent` the next words are for that one."""
 
     text: str
     session: SessionId
     before: SessionId
     turn: Turn | None = None
     wakes: tuple[SessionId, ...] = ()
+    beside: Turn | None = None
     handoff: str = ""
     over: bool = False
     agent: AgentId | None = None

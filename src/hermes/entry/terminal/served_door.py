@@ -192,7 +192,13 @@ async def look_back(gateway: Gateway, session: SessionId) -> ResumedSession:
     """A session as somebody finds it who has just come into it."""
 
     def read(tx: Tx) -> ResumedSession:
-        return ResumedSession(session=tx.sessions.get(session), recent=last_exchanges(tx, session, set()))
+        turns = tx.turns.open_of(session)
+        return ResumedSession(
+            session=tx.sessions.get(session),
+            recent=last_exchanges(tx, session, {turn.id for turn in turns}),
+            turns=tuple(turns),
+            settled=settled_of(tx, turns),
+        )
 
     return await gateway.read(EVERY_AGENT, read)
 

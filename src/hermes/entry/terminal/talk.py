@@ -35,8 +35,9 @@ from hermes.domain.turns.event import (
 )
 from hermes.domain.turns.session import Session
 from hermes.domain.turns.turn import Turn
+from hermes.entry.terminal.background import BackgroundTasks
 from hermes.entry.terminal.door import Door, Exchange, GatewayGone, Presence, Visit, new_words_key
-from hermes.stream.fold.questions import choices, read_word
+from hermes.stream.fold.questions import choices, for_people, read_word
 
 OK, FAILED, GONE, INTERRUPTED = 0, 1, 129, 130
 OWN_COMMANDS = {
@@ -119,10 +120,12 @@ class TerminalConversation:
         self._shown: tuple[SessionId | None, int] = (None, 0)
         """The last record on the screen, by its number in its session; the next words may be for another."""
         self._asked: dict[QuestionId, Asked] = {}
+        self._settled = visit.settled
         self._stopped: TurnId | None = None
         self._ended: Record | None = None
         self._kept: deque[UnsentMessage] = deque()
-        self.sending: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._background = BackgroundTasks(visit, view.line, view.answer, view.refresh)
         self.presence = Presence.HERE
 
     @property
@@ -133,6 +136,15 @@ class TerminalConversation:
     def question(self) -> Asked | None:
         """The question that is on the screen."""
         return next(iter(self._asked.values()), None)
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What goes on beside the conversation, and ends with it."""
+        return [*self._background.tasks, *(() if self._sending is None else (self._sending,))]
+
+    @property
+    def in_background(self) -> int:
+        return len(self._background)
 
     @property
     def is_idle(self) -> bool:
@@ -161,10 +173,7 @@ class TerminalConversation:
             self._view.line(f"Back in {name}.", aside=True)
             self._show_exchanges(self._visit.recent)
         for turn in self._visit.turns:
-            if turn.input.text:
-                outcome = "It continues now." if turn.state.open else "It was finished meanwhile."
-                self._view.line(f"Unfinished: “{one_line(turn.input.text, 70)}”. {outcome}", aside=True)
-            self.follow(turn)
+            self._continue(turn)
         for other in self._visit.elsewhere:
             place = f" in {short_folder(other.folder)}" if other.folder else ""
             back = self._plan.spell(f"hermes --resume {other.session}")
@@ -175,6 +184,13 @@ class TerminalConversation:
             await self._say(self._plan.first)
         if self.is_idle:
             self._rest()
+
+    def _continue(self, turn: Turn) -> None:
+        """Show a turn that began before somebody came in."""
+        if turn.input.text:
+            outcome = "It continues now." if turn.state.open else "It was finished meanwhile."
+            self._view.line(f"Unfinished: “{one_line(turn.input.text, 70)}”. {outcome}", aside=True)
+        self.follow(turn)
 
     def last_notes(self) -> Iterator[str]:
         """What somebody who leaves should know."""
@@ -187,6 +203,8 @@ class TerminalConversation:
                 yield "The gateway goes on with what waits."
         elif self._turns:
             yield "The answer is not finished; the gateway goes on with it."
+        for session in self._background.sessions:
+            yield self._plan.spell(f"A background task goes on: hermes --resume {session}")
         if self._session is not None and not self._plan.once:
             yield self._plan.spell(f"To come back: hermes --resume {self._session}")
 
@@ -210,8 +228,8 @@ class TerminalConversation:
         if self._kept or not await self._hand_over(words):
             self._kept.append(words)
             self._view.line("Your message is kept and sent when the gateway is back.", aside=True)
-            if self.sending is None or self.sending.done():
-                self.sending = asyncio.create_task(self._send_kept(), name="kept words")
+            if self._sending is None or self._sending.done():
+                self._sending = asyncio.create_task(self._send_kept(), name="kept words")
 
     async def _hand_over(self, words: UnsentMessage) -> bool:
         """Say something; False if nobody is there to hear it."""
@@ -251,8 +269,11 @@ class TerminalConversation:
             self._view.line(self._plan.spell(text) if reply.over else text)
         self._view.adopt(reply.manner)
         before, self._session = self._session, reply.session
+        self._background.show(reply.session)
         if reply.turn is not None:
             self.follow(reply.turn)
+        if reply.beside is not None:
+            self._background.begin(reply.beside)
         if reply.agent is not None:
             self._session = None
         if reply.over:
@@ -263,6 +284,9 @@ class TerminalConversation:
             for note in () if resumed.session is None else folder_notes(resumed.session):
                 self._view.line(note, aside=True)
             self._show_exchanges(resumed.recent)
+            self._settled |= resumed.settled
+            for turn in resumed.turns:
+                self._continue(turn)
 
     async def _hear_progress(self) -> None:
         if self._visit.progress is None:
@@ -367,7 +391,7 @@ class TerminalConversation:
                 await self._note(item.record)
 
     async def _note(self, record: Record) -> None:
-        if self._visit.asks(record):
+        if isinstance(record, Asked) and for_people(record) and record.question not in self._settled:
             await self._view.make_room()
             self._asked[record.question] = record
             self._view.refresh()

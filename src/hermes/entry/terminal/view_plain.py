@@ -127,8 +127,7 @@ class PlainView:
                 code = self._code(talking)
                 await self._say_goodbye(writing)
         finally:
-            sending = self._talk.sending
-            ending = tasks if sending is None else (*tasks, sending)
+            ending = (*tasks, *self._talk.tasks)
             for task in ending:
                 task.cancel()
             await asyncio.wait(ending)

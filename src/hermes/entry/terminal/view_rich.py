@@ -220,8 +220,7 @@ class RichView:
         finally:
             if self._frame is not None:
                 self._frame.cancel()
-            sending = None if self._talk is None else self._talk.sending
-            ending = (*tasks, *self._beside, *(() if sending is None else (sending,)))
+            ending = (*tasks, *self._beside, *(() if self._talk is None else self._talk.tasks))
             for task in ending:
                 task.cancel()
             await asyncio.wait(ending)
@@ -463,7 +462,7 @@ class RichView:
         was_working = self._stage.working_since is not None
         working = not conversation.is_idle and conversation.question is None
         self._stage.work(working)
-        self._status.queued = conversation.waiting
+        self._status.queued, self._status.background = conversation.waiting, conversation.in_background
         if was_working and conversation.is_idle:
             self._begin(self._load_menu(), "chat menu")
             self._window.control("\a\x1b]9;Hermes is done\x07" if self._bell else "")

@@ -24,6 +24,7 @@ class StatusLine(Struct, kw_only=True):
     cached: int = 0
     cost: float | None = None
     queued: int = 0
+    background: int = 0
     yolo: bool = False
     shown: bool = True
     with_cost: bool = True
@@ -70,6 +71,7 @@ class StatusLine(Struct, kw_only=True):
             self._context(),
             "yolo" if self.yolo else "",
             f"{self.queued} waiting" if self.queued else "",
+            f"{self.background} in background" if self.background else "",
             self.sandbox,
             f"cache {self.cached / self.prompt:.0%}" if self.cached and self.prompt else "",
             f"${self.cost:.4f}" if self.cost and self.with_cost else "",
