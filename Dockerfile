@@ -10,6 +10,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 COPY pyproject.toml requirements.lock README.md LICENSE /src/
 COPY src /src/src
+COPY bridges /src/bridges
 # Packages are pinned by hash; what is only needed to build or to test them is left out of the image.
 RUN python3 -m venv /opt/hermes \
     && /opt/hermes/bin/pip install --no-cache-dir --no-deps --no-compile --require-hashes -r /src/requirements.lock \

@@ -169,6 +169,22 @@ def test_what_was_refused_can_be_kept(answer: Answer) -> None:
     assert load_settings(home, {}).find("telegram", "TELEGRAM_BOT_TOKEN")
 
 
+def test_a_login_by_hand_is_offered(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def log_in(context: AdapterContext, tell: Callable[[str], None]) -> dict[str, str]:
+        assert context.folder is not None and context.folder.name == "telegram"
+        tell("Scan this.")
+        return {"TELEGRAM_BOT_TOKEN": TOKEN, "TELEGRAM_ALLOWED_USERS": "501"}
+
+    monkeypatch.setattr(f"{__name__}.ALPHA", replace(ALPHA, login="x:y"))
+    monkeypatch.setattr(platforms, "load_login", lambda manifest: log_in)
+    told, home = answer("123456789:wrong", "", "", "login")
+    assert "Scan this." in told and "Who may write" not in told
+    settings = load_settings(home, {})
+    assert settings.settings.platforms["telegram"].allowed_users == ("501",)
+    token = settings.find("telegram", "TELEGRAM_BOT_TOKEN")
+    assert token is not None and token.reveal() == TOKEN
+
+
 def test_who_leaves_has_changed_nothing(answer: Answer, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="Nothing was changed"):
         answer(TOKEN)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from hermes.admin.commands.platform_packages import install_extra, is_installed, packages_of
-from hermes.admin.commands.platforms import findings_of, tell_findings
+from hermes.admin.commands.platforms import findings_of, log_in_by_hand, tell_findings
 from hermes.admin.process.home_files import GATEWAY, home_holder
 from hermes.admin.shell.command import CliCommand
 from hermes.app.accounts import DeclaredAccount
@@ -45,20 +45,26 @@ class SetupWizard:
         self._console.strong(title)
         self._console.line(f"Step by step: {self._manifest.docs}. Ctrl-C leaves everything as it was.")
         self._install_packages()
+        logged_in = False
         while True:
-            for field in self._fields(everything):
+            for field in () if logged_in else self._fields(everything):
                 self._ask(field)
             self._console.line(f"\nAsking {title} …")
             findings = asyncio.run(findings_of(self._now(), self._home))
             if tell_findings(findings, self._console):
                 break
             # Hidden: whoever pastes the right token here at once must not see it on the screen.
+            login = "“login” to log in by hand, or " if self._manifest.login else ""
             again = self._console.ask(
-                "\nPress Enter to enter it again, or type “keep” (it is not shown) to save it unchecked:",
+                f"\nPress Enter to enter it again, or type {login}“keep” (it is not shown) to save it "
+                "unchecked:",
                 secret=True,
             )
             if again.lower() == "keep":
                 break
+            if logged_in := bool(login) and again.lower() == "login":
+                kept = log_in_by_hand(self._now(), self._home, self._console)
+                self._answers |= {self._declared.variable(name): value for name, value in kept.items()}
         people = self._people()
         self._write(people)
         return 0
@@ -150,6 +156,7 @@ class SetupWizard:
     def _write(self, people: str) -> None:
         prepare_home(self._home)
         platforms = PlatformNames.of([self._manifest])
+        platforms = replace(platforms, variables=(*platforms.variables, *self._answers))
         for variable, value in self._answers.items():
             set_setting(self._home, variable, value, platforms)
         if people:

@@ -138,25 +138,34 @@ def _login(command: CliCommand) -> None:
     manifest = declared.manifest
     if not manifest.login:
         raise UserError(f"{declared.title} has no such login.", hint=f"{manifest.docs} says what it needs.")
-    context = AdapterContext(
-        settings=declared.block, find=declared.find, account=declared.account, ask=console.ask
-    )
-    log_in = load_login(manifest)
-
-    async def ask() -> Mapping[str, str]:
-        return await log_in(context, console.line)
-
-    try:
-        kept = asyncio.run(ask())
-    except (NeedsLogin, Unreachable) as error:
-        told = declared.loaded.secrets.redact(declared.worded(one_line(str(error), 300)))
-        raise UserError(f"{told}.", hint="Nothing was saved.") from None
+    kept = log_in_by_hand(declared, command.home, console)
     home = prepare_home(command.home)
     platforms = PlatformNames(names=PlatformNames.of([manifest]).names, variables=tuple(kept))
     for name, value in kept.items():
         written = set_setting(home, declared.variable(name), value, platforms)
         console.line(f"Saved {written.name} in {written.file}.")
     console.line(console.spell(f"Next: hermes platforms test {declared.name}"))
+
+
+def log_in_by_hand(declared: DeclaredAccount, home: Path, console: CliConsole) -> Mapping[str, str]:
+    """What a person's login gives to be kept, by the plain names of the variables."""
+    context = AdapterContext(
+        settings=declared.block,
+        find=declared.find,
+        account=declared.account,
+        folder=home / "platforms" / declared.name,
+        ask=console.ask,
+    )
+    log_in = load_login(declared.manifest)
+
+    async def ask() -> Mapping[str, str]:
+        return await log_in(context, console.line)
+
+    try:
+        return asyncio.run(ask())
+    except (NeedsLogin, Unreachable) as error:
+        told = declared.loaded.secrets.redact(declared.worded(one_line(str(error), 300)))
+        raise UserError(f"{told}.", hint="Nothing was saved.") from None
 
 
 def _test(command: CliCommand) -> int:
