@@ -15,7 +15,7 @@ from hermes.domain.word import replace
 from hermes.execution.media.programs import (
     SMALLER_PICTURE,
     SPEAKERS,
-    VOICE_NOTE,
+    VOICE_NOTES,
     WHISPER,
     MediaProgram,
     run_program,
@@ -78,7 +78,7 @@ async def test_what_is_not_installed_is_said_with_the_remedy() -> None:
     with pytest.raises(UserError, match="Run: hermes platforms install stt"):
         await run_program(missing, b"x", model="base", language="")
     with pytest.raises(UserError, match=r"no-such-program is not installed\. Install no-such-program\."):
-        await run_program(replace(VOICE_NOTE, program="no-such-program"), b"x")
+        await run_program(replace(VOICE_NOTES["audio/ogg"], program="no-such-program"), b"x")
 
 
 @pytest.mark.server
@@ -89,8 +89,10 @@ async def test_a_program_speaks_and_ffmpeg_makes_a_voice_note_of_it(name: str) -
     install("ffmpeg", "ffmpeg")
     sound = await run_program(program, b"-- The birch canoe.", name="text.txt", voice=program.voice)
     assert sniff(sound) == "audio/wav" and len(sound) > 10_000
-    note = await run_program(VOICE_NOTE, sound)
-    assert sniff(note) == "audio/ogg" and b"OpusHead" in note[:100] and len(note) < len(sound)
+    notes = {mime: await run_program(note, sound) for mime, note in VOICE_NOTES.items()}
+    assert b"OpusHead" in notes["audio/ogg"][:100]
+    for mime, note in notes.items():
+        assert sniff(note) == mime and len(note) < len(sound)
 
 
 @pytest.mark.server

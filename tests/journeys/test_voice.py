@@ -4,12 +4,14 @@ one."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
 import pytest
 
 from hermes.control.outbound.spoken import LONGEST, speakable
+from hermes.domain.chats.capabilities import MediaLimit
 from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.chats.rows import OutState
 from hermes.domain.errors import UserError
@@ -18,6 +20,7 @@ from hermes.domain.models.usage import Usage
 from hermes.domain.settings.media import SttSettings, VoiceSettings
 from hermes.domain.word import replace
 from hermes.testing.harness import Journey, open_settings
+from hermes.testing.platform import EDITS, KINDS
 from tests.journeys.cut import cut_everywhere
 from tests.journeys.test_media_in import OGG
 
@@ -30,6 +33,7 @@ class Engine:
     def __init__(self, chat: Journey) -> None:
         self.chat = chat
         self.spoken: list[str] = []
+        self.mimes: list[tuple[str, ...]] = []
         self.heard = 0
         self.gate = asyncio.Event()
         self.gate.set()
@@ -37,8 +41,9 @@ class Engine:
         chat.speak = self.speak
         chat.transcribe = self.hear
 
-    async def speak(self, text: str) -> tuple[Attachment, Usage | None]:
+    async def speak(self, text: str, mimes: Sequence[str]) -> tuple[Attachment, Usage | None]:
         self.spoken.append(text)
+        self.mimes.append(tuple(mimes))
         await self.gate.wait()
         if self.broken:
             raise UserError(self.broken)
@@ -84,6 +89,38 @@ async def test_a_chat_turns_speech_on_and_off(tmp_path: Path) -> None:
         assert engine.spoken == ["You said: two"]
         calls = await chat.store.read(lambda tx: tx.outbox.begun("speech:"))
         assert [row.state for row in calls] == [OutState.GONE, OutState.SENT]
+
+
+async def test_a_voice_message_is_made_as_its_platform_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = MediaLimit(mimes=("audio/mp4", "audio/aac"))
+    able = replace(EDITS, media={**EDITS.media, MediaKind.VOICE: limit})
+    monkeypatch.setitem(KINDS, "edits", able)
+    chat, engine = made(tmp_path)
+    async with chat:
+        chat.world.write("/voice tts")
+        await chat.until_seen("All answers")
+        chat.world.write("one")
+        await chat.until(lambda: len(voices(chat)) == 1)
+        assert engine.mimes == [("audio/mp4", "audio/aac")]
+        rows = await chat.store.read(lambda tx: tx.outbox.begun("speech:"))
+        kinds = [file.kind for row in rows if row.state is OutState.SENT for file in row.body.attachments]
+        assert kinds == [MediaKind.AUDIO], "what became no voice message is a sound"
+
+
+async def test_a_chat_that_does_not_take_what_the_engine_makes_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = MediaLimit(mimes=("audio/mp4",))
+    monkeypatch.setitem(KINDS, "edits", replace(EDITS, media={MediaKind.VOICE: limit}))
+    chat, engine = made(tmp_path)
+    async with chat:
+        chat.world.write("/voice tts")
+        await chat.until_seen("All answers")
+        chat.world.write("one")
+        await chat.until_seen("🔇 I could not speak: this chat takes no such file (audio/ogg).")
+        assert len(engine.spoken) == 1 and not voices(chat)
 
 
 async def test_voice_is_answered_with_voice(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -102,8 +102,8 @@ class Runtime(Struct, frozen=True, kw_only=True):
     """Looks up what references in a person's words stand for; None where nothing can."""
     transcribe: Callable[[Attachment], Awaitable[tuple[str, Usage | None]]] | None = None
     """Writes down what is said in a voice message; None where that is switched off."""
-    speak: Callable[[str], Awaitable[tuple[Attachment, Usage | None]]] | None = None
-    """Speaks words; None where nothing can."""
+    speak: Callable[[str, Sequence[str]], Awaitable[tuple[Attachment, Usage | None]]] | None = None
+    """Speaks words, as one of these types of sound if any are named; None where nothing can."""
 
 
 class Agents(Protocol):

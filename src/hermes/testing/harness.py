@@ -132,7 +132,7 @@ class Journey:
     offered: Sequence[str] = ()
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
     transcribe: Callable[[Attachment], Awaitable[tuple[str, Usage | None]]] | None = None
-    speak: Callable[[str], Awaitable[tuple[Attachment, Usage | None]]] | None = None
+    speak: Callable[[str, Sequence[str]], Awaitable[tuple[Attachment, Usage | None]]] | None = None
     expand: Callable[[Session, Turn], Awaitable[Expansion]] | None = None
     facts: ModelFacts = field(default_factory=ModelFacts)
     person: PersonOf | None = None

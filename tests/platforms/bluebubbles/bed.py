@@ -79,7 +79,7 @@ class BlueBubblesBed(ServedBed):
         files = []
         for file in message["attachments"]:
             mime = file["mimeType"]
-            kind = MediaKind.VOICE if mime == "audio/ogg" else media_kind(mime)
+            kind = MediaKind.VOICE if file["voice"] else media_kind(mime)
             files.append((kind, self.server.files[file["guid"]]))
         return Shown(
             ref=message["guid"],

@@ -190,6 +190,8 @@ class BlueBubbles(ServedFake):
         told = {name: str(value) for name, value in form.items() if name != "attachment"}
         self.calls.append(("attachment", told))
         kept = self.keep_file(file.file.read(), file.content_type, file.filename)
+        # It makes a sound of Messages' own of an MP3; anything else would be a voice message nobody can play.
+        kept["voice"] = form["isAudioMessage"] == "true" and str(form["name"]).endswith(".mp3")
         return await self._send(request, {**told, "message": None}, [kept])
 
     async def _send(self, request: web.Request, told: dict[str, Any], files: list[Any]) -> web.StreamResponse:

@@ -6,6 +6,8 @@ agent is built."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -31,7 +33,7 @@ from hermes.execution.media.programs import (
     SMALLER_PICTURE,
     SPEAKERS,
     UNASKED,
-    VOICE_NOTE,
+    VOICE_NOTES,
     WHISPER,
     MediaProgram,
     run_program,
@@ -45,9 +47,14 @@ _AUTO = "auto"
 _LOCAL = "local"
 _WHISPER, _SPEAKER = "whisper-1", "gpt-4o-mini-tts"
 _OGG = "audio/ogg"
-Speak = Callable[[str], Awaitable[tuple[Attachment, Usage | None]]]
 Transcribe = Callable[[Attachment], Awaitable[tuple[str, Usage | None]]]
 Paint = Callable[[str, str, Sequence[tuple[str, bytes]]], Awaitable[tuple[bytes, Usage]]]
+
+
+class Speak(Protocol):
+    """Speaks words, as one of these types of sound if any are named."""
+
+    async def __call__(self, text: str, mimes: Sequence[str] = (), /) -> tuple[Attachment, Usage | None]: ...
 
 
 class AgentMedia(Struct, frozen=True, kw_only=True):
@@ -92,11 +99,13 @@ class AgentMedia(Struct, frozen=True, kw_only=True):
         """None if nothing is installed that speaks, and nobody asked for anything. Looks at files."""
         wanted = self.profile.settings.tts
         if wanted.provider != _AUTO:
-            return lambda text: self._speak(wanted.provider, text)
+            return partial(self._speak, wanted.provider)
         found = next((name for name in UNASKED if SPEAKERS[name].is_installed), None)
-        return None if found is None else lambda text: self._speak(found, text)
+        return None if found is None else partial(self._speak, found)
 
-    async def _speak(self, name: str, text: str) -> tuple[Attachment, Usage | None]:
+    async def _speak(
+        self, name: str, text: str, mimes: Sequence[str] = ()
+    ) -> tuple[Attachment, Usage | None]:
         wanted, usage = self.profile.settings.tts, None
         own_program = wanted.providers.get(name, TtsProgram())
         if name == _OPENAI:
@@ -109,16 +118,17 @@ class AgentMedia(Struct, frozen=True, kw_only=True):
             if not words["voice"] and "{voice}" in program.command:
                 raise UserError(f"{name} needs a voice.", hint=f"Set tts.{name}.voice.")
             data = await run_program(program, text.encode(), name="text.txt", **words)
-        item = await self._kept_sound(data, own_program.voice_compatible)
+        item = await self._kept_sound(data, own_program.voice_compatible, mimes)
         file = replace(item.attached(f"voice{ending(item.mime)}"), path=self.media.locate(item))
         if not file.mime or not file.mime.startswith("audio/"):
             raise UserError(f"What {name} made is no sound ({file.mime}).")
         return (replace(file, kind=MediaKind.VOICE) if own_program.voice_compatible else file), usage
 
-    async def _kept_sound(self, data: bytes, as_voice: bool) -> MediaItem:
-        """As platforms take voice messages, where ffmpeg is there to make them so."""
-        if as_voice and sniff(data) not in (_OGG, "text/plain") and VOICE_NOTE.is_installed:
-            data = await run_program(VOICE_NOTE, data)
+    async def _kept_sound(self, data: bytes, as_voice: bool, mimes: Sequence[str]) -> MediaItem:
+        """As a platform with these types takes voice messages, where ffmpeg is there to make them so."""
+        wanted = next((mime for mime in mimes if mime in VOICE_NOTES), _OGG)
+        if as_voice and sniff(data) not in (wanted, "text/plain") and VOICE_NOTES[wanted].is_installed:
+            data = await run_program(VOICE_NOTES[wanted], data)
         return await self.media.put(data, sniff(data))
 
     def _voice_model(self, own: SttEndpoint | TtsEndpoint, usual: str) -> AuxiliaryModel:

@@ -351,9 +351,9 @@ def fit_files(body: Body, able: Capabilities) -> Body:
     """The body as a platform can take it; what it does not take is named in the text."""
     if not body.attachments:
         return body
-    fitting = [_fitted(file, able) for file in body.attachments]
+    fitting = [fitted(file, able) for file in body.attachments]
     left = [
-        f"📎 {_named(file)}: {_why_not(file, able)}."
+        f"📎 {_named(file)}: {why_not(file, able)}."
         for file, fits in zip(body.attachments, fitting, strict=True)
         if fits is None
     ]
@@ -380,7 +380,7 @@ def _joins(group: list[Attachment], file: Attachment, albums: Sequence[AlbumLimi
     )
 
 
-def _fitted(file: Attachment, able: Capabilities) -> Attachment | None:
+def fitted(file: Attachment, able: Capabilities) -> Attachment | None:
     """As what it is, or else as a plain file; None if the platform takes it neither way."""
     plainer = (MediaKind.AUDIO,) if file.kind is MediaKind.VOICE else ()
     for kind in dict.fromkeys((file.kind, *plainer, MediaKind.FILE)):
@@ -392,7 +392,7 @@ def _fitted(file: Attachment, able: Capabilities) -> Attachment | None:
     return None
 
 
-def _why_not(file: Attachment, able: Capabilities) -> str:
+def why_not(file: Attachment, able: Capabilities) -> str:
     """Why a chat does not take a file, in words."""
     most = max((limit.max_bytes for limit in able.media.values()), default=0)
     if able.media and (file.size or 0) > most:

@@ -11,15 +11,15 @@ import logging
 from collections.abc import Callable
 
 from hermes.control.core import GatewayCore, Runtime
-from hermes.control.outbound.answers import SPEECH
+from hermes.control.outbound.answers import SPEECH, fitted, why_not
 from hermes.control.outbound.notices import notify
 from hermes.control.outbound.row_sender import rule_message
 from hermes.control.workers import RungWorker, Workers
 from hermes.domain.chats.address import Address
 from hermes.domain.chats.capabilities import Capabilities
-from hermes.domain.chats.message import Attachment, Body
+from hermes.domain.chats.message import Attachment, Body, MediaKind
 from hermes.domain.chats.rows import OutboxRow, OutState
-from hermes.domain.errors import HermesError
+from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.models.model_facts import MediaRole
 from hermes.domain.models.usage import AuxiliaryCall, Usage
@@ -88,7 +88,13 @@ class SpokenAnswers:
         words = speakable(self._core.conceal.loaded(body.text))
         if not words or runtime.speak is None:
             return None, None
-        return await runtime.speak(words)
+        able = self._capabilities(row.to)
+        limit = able.media.get(MediaKind.VOICE)
+        made, usage = await runtime.speak(words, () if limit is None else limit.mimes)
+        file = fitted(made, able)
+        if file is None:
+            raise UserError(f"{why_not(made, able)} ({made.mime})")
+        return file, usage
 
     def _queue(self, tx: Tx, row: OutboxRow, file: Attachment | None, usage: Usage | None) -> None:
         if not self._settle(tx, row, "") or file is None:

@@ -87,11 +87,19 @@ WHISPER = MediaProgram(
     seconds=300.0,
 )
 _FFMPEG = "ffmpeg -nostdin -loglevel error -i {input_path}"
-VOICE_NOTE = MediaProgram(
-    command=f"{_FFMPEG} -vn -ac 1 -c:a libopus -b:a 32k -f ogg {{output_path}}",
-    format="ogg",
-    program="ffmpeg",
-)
+_SOUND = f"{_FFMPEG} -vn -ac 1"
+VOICE_NOTES = {
+    "audio/ogg": MediaProgram(
+        command=f"{_SOUND} -c:a libopus -b:a 32k -f ogg {{output_path}}", format="ogg", program="ffmpeg"
+    ),
+    "audio/mp4": MediaProgram(
+        command=f"{_SOUND} -c:a aac -b:a 48k -f ipod {{output_path}}", format="m4a", program="ffmpeg"
+    ),
+    "audio/mpeg": MediaProgram(
+        command=f"{_SOUND} -c:a libmp3lame -b:a 48k -f mp3 {{output_path}}", format="mp3", program="ffmpeg"
+    ),
+}
+"""What platforms take as voice messages."""
 SMALLER_PICTURE = MediaProgram(
     command=f"{_FFMPEG} -frames:v 1 -vf \"scale='min(2048,iw)':'min(2048,ih)'"
     ':force_original_aspect_ratio=decrease" -q:v 4 -f mjpeg {output_path}',

@@ -227,9 +227,12 @@ class BlueBubblesAdapter:
     async def _send_file(self, asked: dict[str, Any], file: Attachment, seconds: float | None) -> Any:
         data = OutgoingFile(await read_file(self._context, file))
         voice = self._private and file.kind is MediaKind.VOICE
-        form = aiohttp.FormData({**asked, "name": file_name(file), "isAudioMessage": str(voice).lower()})
+        name = file_name(file)
+        if voice and not name.endswith(".mp3"):
+            name = f"{name}.mp3"
+        form = aiohttp.FormData({**asked, "name": name, "isAudioMessage": str(voice).lower()})
         mime = file.mime or ANY_MIME
-        form.add_field("attachment", data, filename=file_name(file), content_type=mime)
+        form.add_field("attachment", data, filename=name, content_type=mime)
         return await self._ask("POST", "message/attachment", data=form, files=[data], seconds=seconds)
 
     async def typing(self, to: Address) -> None:

@@ -7,7 +7,9 @@ from hermes.domain.chats.message import MediaKind
 from hermes.entry.kit.fields import listener_fields, option
 
 _FILE = MediaLimit(max_bytes=100_000_000)
-_KINDS = (MediaKind.IMAGE, MediaKind.VOICE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
+_KINDS = (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
+# The server makes a voice message of an MP3, and of nothing else.
+_VOICE = MediaLimit(mimes=("audio/mpeg",), max_bytes=_FILE.max_bytes)
 
 MANIFEST = Manifest(
     name="bluebubbles",
@@ -15,7 +17,7 @@ MANIFEST = Manifest(
     adapter="hermes.entry.platforms.bluebubbles.adapter:BlueBubblesAdapter",
     capabilities=Capabilities(
         max_text=4000,
-        media=dict.fromkeys(_KINDS, _FILE),
+        media={**dict.fromkeys(_KINDS, _FILE), MediaKind.VOICE: _VOICE},
         fetches=True,
         # Both need the server's Private API.
         typing=True,

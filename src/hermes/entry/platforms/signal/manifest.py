@@ -9,7 +9,9 @@ from hermes.entry.kit.fields import option
 DIALECTS = ("daemon", "rest")
 # A file travels as one string of JSON, and signal-cli's reader takes 20,000,000 characters of one.
 _FILE = MediaLimit(max_bytes=14_900_000, caption=2000)
-_KINDS = (MediaKind.IMAGE, MediaKind.VOICE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
+_KINDS = (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
+# Signal on iPhones plays no Ogg (Signal-iOS 5771); the apps themselves record AAC.
+_VOICE = MediaLimit(mimes=("audio/mp4", "audio/aac", "audio/mpeg"), max_bytes=_FILE.max_bytes)
 
 MANIFEST = Manifest(
     name="signal",
@@ -18,7 +20,7 @@ MANIFEST = Manifest(
     capabilities=Capabilities(
         # What is longer than 2,000 bytes travels as a file that Signal's apps show as text.
         max_text=8000,
-        media=dict.fromkeys(_KINDS, _FILE),
+        media={**dict.fromkeys(_KINDS, _FILE), MediaKind.VOICE: _VOICE},
         fetches=True,
         typing=True,
         reactions=True,
