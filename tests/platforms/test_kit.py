@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import re
 import socket
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.kit.errors import error_table, seconds_of
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.listener import is_secret, listening
-from hermes.entry.kit.payload import Recent, as_dicts, as_size, dig, integer, read_json
+from hermes.entry.kit.payload import Recent, as_dicts, as_size, dig, integer, read_json, shaped
 from hermes.entry.kit.socket import SocketFeed
 from hermes.entry.kit.token import AppToken, TokenExpired
 from hermes.testing.clock import FakeClock
@@ -235,3 +236,12 @@ async def test_a_token_that_is_not_taken_is_replaced_once() -> None:
     with pytest.raises(NeedsLogin, match="not this one"):
         await token.use(never)
     assert tokens.given == 4, "asked once more, and not for ever"
+
+
+def test_an_id_with_half_a_character_is_none() -> None:
+    """JSON may spell one, whatever the shape: stored it would stop the account for ever."""
+    anything = re.compile(r"[^\s;]+")
+    assert shaped("ä😀", anything) == "ä😀"
+    for spelled in ('"+1\\ud8005551"', '"a b"', "5", "null"):
+        with pytest.raises(ValueError):
+            shaped(read_json(spelled), anything)

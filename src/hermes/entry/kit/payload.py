@@ -97,9 +97,11 @@ def flat(value: Any, most: int = 80) -> str:
 
 
 def shaped(value: Any, shape: re.Pattern[str]) -> str:
-    """A text, such as an id, all of which fits the shape."""
+    """A text, such as an id, all of which fits the shape, and that has no half characters: those cannot be
+    stored."""
     if not isinstance(value, str) or not shape.fullmatch(value):
         raise ValueError(f"not like {shape.pattern}")
+    value.encode()
     return value
 
 
