@@ -281,6 +281,12 @@ class TerminalSettings(Section, frozen=True, kw_only=True):
         "Keep a container and its folders for the next time; else both go with the last use.",
         env="TERMINAL_*",
     )
+    singularity_image: str = setting(
+        "",
+        "The image of the backends `singularity` and `apptainer`: a `.sif` file or a sandbox folder on this "
+        "machine. Nothing is fetched unasked.",
+        env="TERMINAL_*",
+    )
     ssh_host: str = setting("", "The machine on which the backend `ssh` runs commands.", env="TERMINAL_*")
     ssh_user: str = setting("", "The user there; empty = as ssh itself decides.", env="TERMINAL_*")
     ssh_port: int = setting(22, "The port of its ssh server.", env="TERMINAL_*", least=1, most=65535)

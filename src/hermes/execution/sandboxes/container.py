@@ -8,40 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from hermes.domain.errors import HermesError, Unreachable, UserError
-from hermes.domain.ports.world import NO_NETWORK, BackendRequest, World
+from hermes.domain.ports.world import NO_NETWORK, BackendRequest, Boundary
 from hermes.domain.settings.settings import TerminalSettings
 from hermes.domain.text import one_line
 from hermes.execution.far.backend import FarBackend
 from hermes.execution.far.programs import ProgramEnd, run_program
-from hermes.execution.far.shipping import FarFacts
-from hermes.execution.sandboxes.box import PROXY_PORT, proxy_environment, socket_families
-from hermes.execution.sandboxes.container_calls import call_filter
-from hermes.execution.sandboxes.container_run import (
-    EGRESS,
-    HOME,
-    WORKSPACE,
-    ContainerPlan,
-    boundary_of,
-    check_binds,
-    check_source,
+from hermes.execution.sandboxes.bound_place import (
+    ANSWER_SECONDS,
+    FOLDER,
+    START_SECONDS,
+    BoundPlace,
+    home_label,
+    write_filter,
 )
+from hermes.execution.sandboxes.container_run import EGRESS, HOME, WORKSPACE, ContainerPlan, boundary_of
 from hermes.execution.sandboxes.probe import SandboxProbe
 
 DOCKER, PODMAN = "docker", "podman"
-FOLDER = "sandboxes"
-_ANSWER_SECONDS = 10.0
-_START_SECONDS = 50.0
 _USER = 1000
 _TOOL_ENV = (
     "PATH", "HOME", "USER", "LANG", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
@@ -95,7 +87,7 @@ class ContainerEngine:
             program = shutil.which(name, path=f"{self.env['PATH']}:{_PATH}")
             if program is None:
                 continue
-            told = await run_program([program, "version"], self.env, _ANSWER_SECONDS)
+            told = await run_program([program, "version"], self.env, ANSWER_SECONDS)
             if told.code == 0:
                 self.program = program
                 self.is_podman = b"podman" in told.output.lower()
@@ -111,70 +103,34 @@ class ContainerEngine:
         """An ordinary user's podman has user ids of its own, unless it is told to keep ours."""
         return self.is_podman and os.getuid() != 0
 
-    async def run(self, *words: str, seconds: float = _ANSWER_SECONDS) -> ProgramEnd:
+    async def run(self, *words: str, seconds: float = ANSWER_SECONDS) -> ProgramEnd:
         return await run_program([self.program, *words], self.env, seconds)
 
 
-class ContainerPlace:
-    """The far world of one container. The agent's own workspace is bound into it; the folder of a session
-    elsewhere only if the settings say so, else the container has one of its own."""
-
-    alone = True
+class ContainerPlace(BoundPlace):
+    """The far world of one container."""
 
     def __init__(self, request: BackendRequest, name: str) -> None:
-        self._request = request
-        self._settings = settings = request.profile.settings.terminal
-        self._network = request.network if settings.docker_network else NO_NETWORK
+        settings = request.profile.settings.terminal
+        super().__init__(request, name, settings.docker_image)
         self._engine: ContainerEngine = request.share(
             ("container engine", name, settings.docker_binary),
             lambda: ContainerEngine(settings.docker_binary, name, request.environ),
         )
         self._reaped: set[str] = request.share(("containers reaped", request.home), set)
-        words = (str(request.home), request.profile.agent, str(request.workspace), str(self._network))
-        self._task = f"{name}-{hashlib.sha256('|'.join(words).encode()).hexdigest()[:12]}"
-        self._name = f"hermes-{self._task}"
-        self.folder = request.home / FOLDER / name / self._task.rpartition("-")[2]
         self.tool_env = self._engine.env
         self._plan: ContainerPlan | None = None
-        self._egress: Path | None = None
-        self._forwarder: asyncio.subprocess.Process | None = None
-        self._making = asyncio.Lock()
 
     @property
-    def given(self) -> dict[str, str]:
-        environ, chosen = self._request.environ, self._settings
-        names = (*self._request.passthrough, *chosen.docker_forward_env)
-        given = {name: environ[name] for name in names if name in environ}
-        given |= dict(pair.partition("=")[::2] for pair in chosen.docker_env)
-        return given | (proxy_environment() if self._lists_hosts else {})
-
-    @property
-    def _lists_hosts(self) -> bool:
-        return bool(self._network.hosts) and not self._network.open
-
-    def world(self, facts: FarFacts | None) -> World:
-        return World(
-            workspace=WORKSPACE,
-            home=HOME,
-            system=f"Linux (container of {self._settings.docker_image})",
-            shell="bash, or sh where there is none",
-            sandbox="container",
-            boundary=boundary_of(self._settings),
-            network=self._network,
-            host_folder=str(self._workspace()),
-        )
+    def boundary(self) -> Boundary:
+        return boundary_of(self._settings)
 
     def reach(self, argv: Sequence[str]) -> list[str]:
         return [self._engine.program, "exec", "-i", self._name, *argv]
 
     async def open(self) -> None:
         await self._engine.find()
-        if self._lists_hosts:
-            if self._request.open_egress is None:
-                raise UserError(
-                    "The gateway has no egress proxy for the hosts that this container may reach."
-                )
-            self._egress = await self._request.open_egress()
+        await self._find_egress()
         self._plan = await asyncio.to_thread(self._prepare)
         async with self._making:
             await self._have()
@@ -205,19 +161,7 @@ class ContainerPlace:
 
     def _prepare(self) -> ContainerPlan:
         """What must hold before anything is bound; makes the folders that are. Blocks."""
-        environ, home = self._request.environ, self._request.home
-        homes = {home, Path(environ.get("HERMES_HOME") or home)}
-        homes |= {Path(environ.get("HOME") or "/root") / ".hermes"}
-        if home.parent.name == "agents":
-            homes.add(home.parent.parent)
-        runtime_folder = environ.get("XDG_RUNTIME_DIR", "")
-        check_binds(self._settings, homes, runtime_folder)
-        workspace = self._workspace()
-        check_source(str(workspace), homes, runtime_folder, inside=False)
-        if workspace.is_relative_to(os.path.realpath(home)):
-            workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
-        elif not workspace.is_dir():
-            raise UserError(f"There is no folder {workspace} for the container.")
+        home, workspace = self._request.home, self._have_workspace()
         made = workspace.is_relative_to(os.path.realpath(home / FOLDER))
         user, group = _owner(workspace, made=made, ours=self._settings.docker_run_as_host_user)
         # A home for each user: what is in it changes hands as little as the workspace does.
@@ -229,11 +173,6 @@ class ContainerPlace:
             f"{user}:{group}", binds, write_filter(self.folder, unix=self._egress is not None)
         )
 
-    def _workspace(self) -> Path:
-        own = self._request.workspace.is_relative_to(self._request.home)
-        mounted = self._settings.docker_mount_cwd_to_workspace or own
-        return Path(os.path.realpath(self._request.workspace if mounted else self.folder / "workspace"))
-
     def _describe(self, user: str, binds: dict[str, str], calls: str) -> ContainerPlan:
         return ContainerPlan(
             name=self._name,
@@ -242,7 +181,7 @@ class ContainerPlace:
             settings=self._settings,
             network=self._network,
             labels={
-                "hermes.home": _home_label(self._request.home),
+                "hermes.home": home_label(self._request.home),
                 "hermes.agent": self._request.profile.agent,
                 "hermes.task": self._task,
                 "hermes.folder": str(self._request.home),
@@ -272,58 +211,18 @@ class ContainerPlace:
                 await self._lead_out()
                 return
             await self._engine.run("rm", "-f", plan.name)
-        made = await self._engine.run(*plan.argv(), seconds=_START_SECONDS)
+        made = await self._engine.run(*plan.argv(), seconds=START_SECONDS)
         if made.code:
             await self._engine.run("rm", "-f", plan.name)
             raise _not_made(made.complaint, plan.image, self._engine.program)
         await self._lead_out()
-
-    async def _lead_out(self) -> None:
-        """Have the forwarder run that leads to the listed hosts. It ends with our end of its input."""
-        await self._end_forwarder()
-        if self._egress is None:
-            return
-        text = resources.files("hermes.execution.egress").joinpath("forwarder.py").read_text("utf-8")
-        argv = [
-            "python3",
-            "-I",
-            "-c",
-            text,
-            "--until-stdin-ends",
-            str(PROXY_PORT),
-            f"{EGRESS}/{self._egress.name}",
-        ]
-        pipe = asyncio.subprocess.PIPE
-        self._forwarder = started = await asyncio.create_subprocess_exec(
-            *self.reach(argv), stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, env=self.tool_env,
-            cwd="/", start_new_session=True,
-        )  # fmt: skip
-        assert started.stdout is not None
-        listens = b""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                listens = await started.stdout.readline()
-        if listens.strip() != str(PROXY_PORT).encode():
-            raise UserError(
-                f"A container of {self._settings.docker_image} has no Python, so it reaches no listed host.",
-                hint="Choose another image (terminal.docker_image), or set the network to none or open.",
-            )
-
-    async def _end_forwarder(self) -> None:
-        forwarder, self._forwarder = self._forwarder, None
-        if forwarder is not None and forwarder.returncode is None:
-            assert forwarder.stdin is not None
-            forwarder.stdin.close()
-            with contextlib.suppress(ProcessLookupError):
-                forwarder.kill()
-            await forwarder.wait()
 
     async def _is_running(self) -> bool:
         told = await self._engine.run("inspect", "--format", "{{.State.Running}}", self._name)
         return told.code == 0 and told.output.strip() == b"true"
 
     async def _of_home(self) -> list[dict[str, Any]]:
-        label = f"label=hermes.home={_home_label(self._request.home)}"
+        label = f"label=hermes.home={home_label(self._request.home)}"
         ids = (await self._engine.run("ps", "-aq", "--filter", label)).output.decode().split()
         if not ids:
             return []
@@ -355,22 +254,6 @@ def _owner(
             hint="Set terminal.docker_run_as_host_user: false, so that they run as its owner.",
         )
     return info.st_uid, info.st_gid
-
-
-def write_filter(folder: Path, *, unix: bool) -> str:
-    """The file with the filter for system calls; named by what is in it, so that another one makes another
-    container. With `unix`, paths of sockets can be used, as the way to listed hosts needs it."""
-    text = call_filter(socket_families(internet=True, unix=unix))
-    if not text:
-        return ""
-    path = folder / f"calls-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
-    if not path.exists():
-        path.write_text(text)
-    return str(path)
-
-
-def _home_label(home: Path) -> str:
-    return hashlib.sha256(os.path.realpath(home).encode()).hexdigest()[:16]
 
 
 def _is_orphan(labels: Mapping[str, str], container: Mapping[str, Any]) -> bool:
@@ -448,7 +331,7 @@ async def _try(engine: ContainerEngine, terminal: TerminalSettings, name: str) -
         podman=engine.is_podman,
     )
     try:
-        made = await engine.run(*plan.argv(), seconds=_START_SECONDS)
+        made = await engine.run(*plan.argv(), seconds=START_SECONDS)
         if made.code:
             raise _not_made(made.complaint, plan.image, engine.program)
     finally:

@@ -46,8 +46,9 @@ _PERSONALITIES = (0, 0xFFFFFFFF)
 """What it usually is, and the question what it is."""
 
 
-def call_filter(families: Sequence[int], machine: str = "") -> str:
-    """For sockets of these families; empty where the engine's own filter has to do."""
+def call_filter(families: Sequence[int], machine: str = "", *, names_errors: bool = True) -> str:
+    """For sockets of these families; empty where the engine's own filter has to do. An engine that cannot
+    name the error has what is missing traced: nobody does, and then the kernel says that it is missing."""
     arch = _ARCHES.get(machine or os.uname().machine)
     if arch is None:
         return ""
@@ -55,7 +56,10 @@ def call_filter(families: Sequence[int], machine: str = "") -> str:
     rules += [_allow(["socket"], value=family, op="SCMP_CMP_EQ") for family in families]
     rules += [_allow(["personality"], value=value, op="SCMP_CMP_EQ") for value in _PERSONALITIES]
     # Its flags are behind a pointer, which no filter can follow; the C library then uses `clone`.
-    missing = {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS}
+    missing: dict[str, object] = {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS}
+    if not names_errors:
+        told: dict[str, object] = {"defaultAction": "SCMP_ACT_TRACE"}
+        return json.dumps(told | {"architectures": [arch], "syscalls": rules})
     return json.dumps(
         {
             "defaultAction": "SCMP_ACT_ERRNO",

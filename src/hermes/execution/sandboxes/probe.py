@@ -41,6 +41,8 @@ the gateway."""
 PROBES = {
     "docker": "hermes.execution.sandboxes.container:probe_docker",
     "podman": "hermes.execution.sandboxes.container:probe_podman",
+    "singularity": "hermes.execution.sandboxes.singularity:probe_singularity",
+    "apptainer": "hermes.execution.sandboxes.singularity:probe_apptainer",
     "bubblewrap": "hermes.execution.sandboxes.bubblewrap:probe_bubblewrap",
     "landlock": "hermes.execution.sandboxes.landlock:probe_landlock",
 }
