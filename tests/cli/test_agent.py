@@ -189,6 +189,30 @@ def test_a_removed_agent_keeps_its_data_until_they_are_purged(home: Path) -> Non
     refused(hermes(home, "agent", "remove", "work", "--yes"), "There is no agent “work”.")
 
 
+@pytest.mark.parametrize("place", ["renamed", "elsewhere", "linked"])
+def test_what_an_agent_left_behind_goes_wherever_its_folder_is(home: Path, tmp_path: Path, place: str) -> None:
+    """And nobody who is called like it later has its conversations, memory and jobs."""
+    folder = tmp_path / "far" if place == "elsewhere" else home / "agents" / "work"
+    if place == "elsewhere":
+        (home / "config.yaml").write_text(CONFIG.replace("description: the office", f"home_dir: {folder}"))
+    chat(home, "--agent", "work", "-z", "hello")
+    hermes(home, "gateway", "stop")
+    gone = "job" if place == "renamed" else "work"
+    if place == "renamed":
+        assert hermes(home, "agent", "rename", "work", "job").code == 0
+    if place == "linked":
+        folder.rename(tmp_path / "real")
+        folder.symlink_to(tmp_path / "real")
+    assert hermes(home, "agent", "remove", gone, "--yes").code == 0
+    if place != "linked":
+        refused(hermes(home, "agent", "add", gone), f"An earlier agent {gone} left something behind.")
+    purged = hermes(home, "agent", "remove", "--purge", gone, "--yes")
+    assert purged.code == 0 and f"The conversations of {gone} are deleted." in purged.out, purged
+    assert listed(home, "sessions", "list") == [] and folder.is_dir(), "somebody's folder went unasked"
+    if place != "linked":
+        assert hermes(home, "agent", "add", gone).code == 0
+
+
 def test_routes_that_never_count_are_told(home: Path) -> None:
     added = hermes(home, "route", "add", "main", "--platform", "telegram", "--chat-id=-100", "--user-id", "5")
     assert added.code == 0 and "Route 2 never counts: route 1 takes everything that it would." in added.err

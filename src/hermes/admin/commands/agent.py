@@ -177,6 +177,18 @@ def _new_name(settings: Settings, name: str) -> AgentId:
     return AgentId(name)
 
 
+def _has_rows(command: CliCommand, agent: AgentId) -> bool:
+    home = open_home(command)
+    return not home.empty and home.ask(count_agent_rows, agent=agent) > 0
+
+
+def _check_no_rows(command: CliCommand, agent: AgentId) -> None:
+    """Conversations, memory and jobs go by the id: nobody new gets those of another."""
+    if _has_rows(command, agent):
+        hint = f"Delete it first: hermes agent remove --purge {agent}. {UNCHANGED}"
+        raise UserError(f"An earlier agent {agent} left something behind.", hint=hint)
+
+
 def _add(command: CliCommand) -> None:
     prepare_home(command.home)
     settings, asked = load(command).settings, command.asked
@@ -190,6 +202,7 @@ def _add(command: CliCommand) -> None:
     if home.exists():
         hint = f"Move it away, or keep it with: hermes config set agents.{agent}.home_dir agents/{agent}"
         raise UserError(f"{home} is there already, from an earlier agent.", hint=f"{hint}. {UNCHANGED}")
+    _check_no_rows(command, agent)
 
     def change(data: Any) -> None:
         agents = section_of(data, "agents", dict)
@@ -234,8 +247,9 @@ def _copy(source: Path, target: Path) -> list[str]:
 
 def _remove(command: CliCommand) -> None:
     settings, console, name = load(command).settings, command.console, command.asked.agent
-    gone = command.home / "agents" / name
-    if command.asked.purge and is_name(name) and name not in agents_of(settings) and gone.is_dir():
+    gone = command.home / AGENTS_FOLDER / name
+    is_gone = command.asked.purge and is_name(name) and name not in agents_of(settings)
+    if is_gone and (gone.is_dir() or _has_rows(command, AgentId(name))):
         _check_unused(command.home, settings, gone)
         if not command.asked.yes:
             console.confirm(f"Delete what the agent {name} left behind?")
@@ -287,8 +301,14 @@ def _purge(command: CliCommand, agent: AgentId, folder: Path) -> None:
     home = open_home(command)
     if not home.empty:
         home.ask(purge_agent_rows, agent=agent)
-    _discard(folder)
-    command.console.line(f"The folder and the conversations of {agent} are deleted.")
+    if _discard(folder):
+        command.console.line(f"The folder and the conversations of {agent} are deleted.")
+        return
+    command.console.line(f"The conversations of {agent} are deleted.")
+    if folder.is_symlink():
+        command.console.note(f"{folder} is a link; delete it and what it leads to yourself.")
+    else:
+        command.console.note(f"There is no folder {folder}; if it had another one, delete that yourself.")
 
 
 def _left_behind(home: Path, settings: Settings, agent: AgentId) -> Iterator[str]:
@@ -307,13 +327,16 @@ def _webhook_notes(home: Path, agent: AgentId) -> Iterator[str]:
             yield f"The webhook {name} is for {agent}, and its events are refused from now on: hermes webhook"
 
 
-def _discard(folder: Path) -> None:
-    """Moved first, so that a deletion that is cut off leaves no half of a folder under its name."""
+def _discard(folder: Path) -> bool:
+    """Moved first, so that a deletion that is cut off leaves no half of a folder under its name. False if
+    there is none: what a link leads to is somebody else's."""
     if folder.is_dir() and not folder.is_symlink():
         aside = folder.parent / _REMOVED / f"{folder.name}-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
         aside.parent.mkdir(mode=0o700, exist_ok=True)
         folder.rename(aside)
         shutil.rmtree(aside)
+        return True
+    return False
 
 
 def _rename(command: CliCommand) -> None:
@@ -330,9 +353,7 @@ def _rename(command: CliCommand) -> None:
     if agent == MAIN_AGENT:
         raise UserError("The agent main is the gateway's own and keeps its name.", hint=UNCHANGED)
     new = _new_name(settings, asked.new)
-    if not home.empty and home.ask(count_agent_rows, agent=new):
-        hint = f"Delete it first: hermes agent add {new}, then hermes agent remove {new} --purge"
-        raise UserError(f"An earlier agent {new} left something behind.", hint=hint)
+    _check_no_rows(command, new)
     if home.running:
         home.ask(check_agent_idle, agent=agent)
     folder = settings.agents[agent].home_dir or f"agents/{agent}"
