@@ -190,7 +190,9 @@ def test_a_removed_agent_keeps_its_data_until_they_are_purged(home: Path) -> Non
 
 
 @pytest.mark.parametrize("place", ["renamed", "elsewhere", "linked"])
-def test_what_an_agent_left_behind_goes_wherever_its_folder_is(home: Path, tmp_path: Path, place: str) -> None:
+def test_what_an_agent_left_behind_goes_wherever_its_folder_is(
+    home: Path, tmp_path: Path, place: str
+) -> None:
     """And nobody who is called like it later has its conversations, memory and jobs."""
     folder = tmp_path / "far" if place == "elsewhere" else home / "agents" / "work"
     if place == "elsewhere":
@@ -278,6 +280,27 @@ def test_a_rename_that_was_cut_off_is_finished_by_the_same_command(home: Path) -
     assert not (home / "agents" / ".renaming").exists()
     assert {row["agent"] for row in listed(home, "sessions", "list")} == {"job"}
     assert config(home) == cut_off
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("disabled_toolsets: [termnal]", "There is no toolset “termnal”. Did you mean terminal?"),
+        ("provider: opnai", "the provider “opnai” is not known. Did you mean openai?"),
+    ],
+)
+def test_an_agent_that_cannot_be_built_is_told_with_its_line_and_to_who_asks_for_it(
+    home: Path, entry: str, told: str
+) -> None:
+    (home / "config.yaml").write_text(
+        f"model: demo\nmcp_servers: {{shop: {{command: echo}}}}\nagents:\n  play: {{toolsets: [shop, web]}}\n"
+        f"  work:\n    {entry}\n"
+    )
+    checked = hermes(home, "config", "check")
+    assert checked.code == 1 and checked.err == "" and checked.out.count("\n") == 1, checked
+    assert f"{home / 'config.yaml'}:6: agents.work." in checked.out and told in checked.out
+    asked = hermes(home, "--agent", "work", "-z", "hello")
+    assert asked.code == 1 and asked.clean and told in asked.err, asked
 
 
 def test_checks_name_what_keeps_an_agent_out_and_what_keeps_none_apart(home: Path) -> None:

@@ -7,7 +7,9 @@ import argparse
 import json
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from hermes.admin.shell.boundary_lines import boundary_lines
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
 from hermes.domain.errors import SettingsError, UserError
-from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import list_some, one_line
 from hermes.domain.word import field_names, is_word, replace
@@ -248,7 +250,7 @@ def _check(command: CliCommand) -> int:
         *_webhook_problems(command, loaded),
         *_account_problems(loaded),
     ]
-    found += [*_toolset_problems(loaded), *_model_problems(command, loaded)]
+    found += [*_toolset_problems(loaded), *_model_problems(command, loaded), *_agent_model_problems(loaded)]
     found += [*_http_problems(command, loaded), *_terminal_problems(command, loaded)]
     found += _prefill_problems(command, loaded)
     wrong, older = config_file.migration_notes(command.home) if loaded.has_file else ([], [])
@@ -276,7 +278,7 @@ def _terminal_errors(command: CliCommand, loaded: LoadedSettings) -> list[Settin
     return [*terminal_problems(loaded, command.environ)]
 
 
-def _toolset_problems(loaded: LoadedSettings) -> list[str]:
+def _toolset_problems(loaded: LoadedSettings) -> Iterator[str]:
     settings = loaded.settings
     limits = (
         settings.toolsets,
@@ -284,16 +286,24 @@ def _toolset_problems(loaded: LoadedSettings) -> list[str]:
         settings.platform_toolsets,
         settings.routes,
     )
-    if not any(limits):
-        return []
-    from hermes.app.agents.tools import check_toolsets
+    if not any(limits) and not any(
+        each.enabled_toolsets or each.disabled_toolsets for each in settings.agents.values()
+    ):
+        return
+    from hermes.app.agents.tools import check_own_toolsets, check_toolsets
+    from hermes.domain.tools.toolbox import ToolsetLimit
     from hermes.plugins import tools
 
-    try:
-        check_toolsets(loaded, tools().toolsets)
-    except SettingsError as error:
-        return [str(error)]
-    return []
+    added = tools().toolsets
+    checks: list[Callable[[], None]] = [partial(check_toolsets, loaded, added)]
+    for agent, each in settings.agents.items():
+        own = ToolsetLimit(enabled=each.enabled_toolsets, disabled=each.disabled_toolsets)
+        checks.append(partial(check_own_toolsets, loaded, own, AgentId(agent), added))
+    for check in checks:
+        try:
+            check()
+        except SettingsError as error:
+            yield str(error)
 
 
 def _prefill_problems(command: CliCommand, loaded: LoadedSettings) -> list[str]:
@@ -323,6 +333,21 @@ def _model_problems(command: CliCommand, loaded: LoadedSettings) -> list[str]:
     if plain is choice or choice.way is not ModelAccess.NONE:
         return []
     return [f"No model answers: {choice.why}. {choice.hint}"]
+
+
+def _agent_model_problems(loaded: LoadedSettings) -> Iterator[str]:
+    """Agents that would be left out because of their own model."""
+    agents = [AgentId(name) for name, each in loaded.settings.agents.items() if each.model or each.provider]
+    if not agents:
+        return
+    from hermes.agent.models.registry import Models
+    from hermes.app.agents.models import model_problem
+    from hermes.plugins import providers
+
+    models = Models(providers(), probe=False)
+    for agent in agents:
+        if problem := model_problem(agent, loaded, models):
+            yield str(problem)
 
 
 def _account_problems(loaded: LoadedSettings) -> list[str]:

@@ -187,7 +187,8 @@ class HomeAccess(Struct, frozen=True, kw_only=True):
             return HomeJobs(home, environ, AgentBackends(profile, home / WORKSPACE, made))
 
         async def check_toolsets(names: Sequence[str]) -> None:
-            check_names(names, known_names(plugins.tools(settings.plugins).toolsets))
+            added = {*plugins.tools(settings.plugins).toolsets, *settings.mcp_servers}
+            check_names(names, known_names(added))
 
         rules = JobContext(
             now=courier.clock.now(),

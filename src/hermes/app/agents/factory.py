@@ -519,7 +519,7 @@ class AgentFactory:
             *profile.settings.mcp_servers,
             *(tool.toolset for tool in tools if isinstance(tool, Tool)),
         }
-        check_own_toolsets(limits.own(profile.settings), added)
+        check_own_toolsets(self._loaded, limits.own(profile.settings), profile.agent, added)
         secrets = self._loaded.secrets
         toolbox = Toolbox(
             tools,

@@ -91,6 +91,17 @@ class TaskProvider:
                 yield piece
 
 
+def model_problem(agent: AgentId, loaded: LoadedSettings, models: Models) -> SettingsError | None:
+    """What is wrong with the model that the settings give to an agent."""
+    settings = model_of(agent, loaded)
+    choice = models.problem(settings)
+    if choice is None:
+        return None
+    own = settings is not loaded.settings.model and agent in loaded.settings.agents
+    key = f"agents.{agent}.{choice.wrong}" if own else f"model.{choice.wrong}"
+    return loaded.wrong(key, f"{key}: {choice.why}.", choice.hint)
+
+
 class AgentModels:
     """The models of a gateway's agents. A `given` provider answers for every one of them."""
 
@@ -313,15 +324,10 @@ class AgentModels:
 
     def check(self, agents: Iterable[AgentId]) -> dict[AgentId, SettingsError]:
         """What is wrong with the models that the settings give to agents: nobody would answer for them."""
-        wrong: dict[AgentId, SettingsError] = {}
-        for agent in agents if self._given is None else ():
-            settings = model_of(agent, self._loaded)
-            choice = self._models.problem(settings)
-            if choice is not None:
-                own = settings is not self._loaded.settings.model and agent in self._loaded.settings.agents
-                key = f"agents.{agent}.{choice.wrong}" if own else f"model.{choice.wrong}"
-                wrong[agent] = self._loaded.wrong(key, f"{key}: {choice.why}.", choice.hint)
-        return wrong
+        found = {
+            agent: model_problem(agent, self._loaded, self._models) for agent in agents if not self._given
+        }
+        return {agent: problem for agent, problem in found.items() if problem is not None}
 
     async def refresh(self) -> str:
         """Ask the agents' servers anew what they offer."""

@@ -104,15 +104,23 @@ def check_toolsets(loaded: LoadedSettings, added: Collection[str]) -> None:
     }
     limits |= {f"routes[{place}].toolsets": route.toolsets for place, route in enumerate(settings.routes)}
     for key, names in limits.items():
-        try:
-            check_names(names, known_names(added))
-        except UserError as error:
-            raise loaded.wrong(key, f"{key}: {error.message}", error.hint) from error
+        _check_limit(loaded, key, names, added)
 
 
-def check_own_toolsets(limit: ToolsetLimit, added: Collection[str]) -> None:
+def check_own_toolsets(
+    loaded: LoadedSettings, limit: ToolsetLimit, agent: AgentId, added: Collection[str]
+) -> None:
     """A `UserError` for a name in an agent's own limit that means nothing."""
-    check_names((*limit.enabled, *limit.disabled), known_names(added))
+    own = {"enabled_toolsets": limit.enabled, "disabled_toolsets": limit.disabled}
+    for key, names in own.items():
+        _check_limit(loaded, f"agents.{agent}.{key}", names, added)
+
+
+def _check_limit(loaded: LoadedSettings, key: str, names: Collection[str], added: Collection[str]) -> None:
+    try:
+        check_names(names, known_names({*added, *loaded.settings.mcp_servers}))
+    except UserError as error:
+        raise loaded.wrong(key, f"{key}: {error.message}", error.hint) from error
 
 
 def known_names(added: Collection[str]) -> set[str]:

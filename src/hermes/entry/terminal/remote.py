@@ -50,7 +50,7 @@ _TRIES = 5
 _FIRST_DELAY, _LONGEST_DELAY = 0.02, 1.0
 _NOT_DONE = "The gateway is not there, so this was not done. Try again when it is back."
 _UNSURE = "The gateway went away before it answered; this may or may not have been done."
-_DRAINING = 503
+_UNAVAILABLE = 503
 
 
 class GatewayConnection:
@@ -357,6 +357,8 @@ def as_error(status: int, data: bytes) -> HermesError:
         message, code = str(told["message"]), str(told["code"])
     except (Refused, LookupError, TypeError):
         return Refused(f"The gateway could not do it ({status}); its log has the details")
-    if status == _DRAINING and code == "gateway_draining":
+    if status == _UNAVAILABLE and code == "gateway_draining":
         return GatewayGone(_NOT_DONE)
-    return UserError(message) if status < 500 else Refused(message.removesuffix("."))
+    if status < 500 or status == _UNAVAILABLE:
+        return UserError(message)
+    return Refused(message.removesuffix("."))
