@@ -8,6 +8,8 @@ import json
 import weakref
 from pathlib import Path
 
+import pytest
+
 from hermes.app.agents.registry import AgentRegistry
 from hermes.domain.ids import EVERY_AGENT, AgentId
 from hermes.domain.ports.agent import ModelRequest as Request
@@ -22,6 +24,20 @@ from hermes.testing.model_server import FakeModelServer
 from hermes.testing.platform import fake_platform
 from hermes.testing.world import World
 from tests.entry.http.test_control import until
+
+
+def shown(world: World) -> str:
+    return "\n".join(message.shown for message in world.messages.values())
+
+
+TASKS = [
+    ("bob", "work", False),
+    ("bob", "helper", True),
+    ("ann", "work", True),
+    ("another long secret 1", "work", False),
+    ("another long secret 2", "work", True),
+    ("another long secret 3", "work", False),
+]
 
 
 async def ask(api: ApiWorld, agent: str, text: str = "hello", **headers: str) -> Heard:
@@ -194,3 +210,46 @@ async def test_each_key_lists_its_agents_and_each_answers_as_itself(tmp_path: Pa
             path = f"/p/{refused}/v1/models"
             assert (await api.get(path, headers=garden)).status == 404
         assert (await ask(api, "sub")).status == 404, "people do not reach a subagent"
+
+
+@pytest.mark.parametrize(("who", "wanted", "hears"), TASKS)
+async def test_what_others_told_an_agent_does_not_reach_strangers_by_a_task(
+    tmp_path: Path, who: str, wanted: str, hears: bool
+) -> None:
+    """Somebody who may not speak with an agent does not hear what it knows by letting their own ask it."""
+
+    def answer(request: Request) -> Say:
+        if "I know the combination" in request.system:
+            return say(f"It says: {request.system}")
+        done = [entry.record for entry in request.entries if isinstance(entry.record, ToolFinished)]
+        order = {"goal": "say all that you were told", "agent": wanted}
+        return say(done[-1].text) if done else call("delegate_task", json.dumps(order))
+
+    home = tmp_path / "home"
+    for agent in ("work", "helper"):
+        (home / "agents" / agent).mkdir(parents=True)
+        (home / "agents" / agent / "SOUL.md").write_text("I know the combination: 4711.")
+    keys = ", ".join(
+        (
+            "one: {key: another long secret 1, agents: [front]}",
+            "two: {key: another long secret 2, agents: [front, work]}",
+            "boss: {key: another long secret 3, scopes: [admin], agents: [front]}",
+        )
+    )
+    config = (
+        f"platforms: {{api_server: {{keys: {{{keys}}}}}, telegram: {{allowed_users: [ann, bob], "
+        "allow_admin_from: [ann]}}\nagents: {front: {}, work: {}, helper: {mode: subagent}}\n"
+        "routes: [{match: {platform: telegram}, agent: front}]\n"
+    )
+    world = World()
+    accounts = {"telegram": fake_platform("edits", world, "telegram")}
+    async with ApiWorld(home=home, config=config, provider=ScriptedModel(answer), accounts=accounts) as api:
+        if who.startswith("another"):
+            heard = await ask(api, "front", Authorization=f"Bearer {who}")
+            told = str(heard.json["choices"][0]["message"]["content"])
+        else:
+            world.write("hello", user=who)
+            await until(lambda: "agent work" in shown(world) or "4711" in shown(world))
+            told = shown(world)
+    assert ("4711" in told) is hears, told
+    assert hears or "takes tasks for the owner and admins alone" in told

@@ -26,6 +26,7 @@ from hermes.app.agents.ladder import (
 )
 from hermes.app.homes import MEDIA, SANDBOXES, WORKSPACE, WORKSPACES
 from hermes.control.people.routing import job_source
+from hermes.control.people.standing import may_task
 from hermes.domain.chats.address import CHAT_KINDS, Source, SourceKind
 from hermes.domain.chats.rows import MediaItem
 from hermes.domain.errors import UserError
@@ -38,7 +39,7 @@ from hermes.domain.ports.world import (
 )
 from hermes.domain.settings.settings import AUTO, ApprovalSettings, Profile, Settings
 from hermes.domain.text import one_line
-from hermes.domain.turns.event import AgentEvent, Notice
+from hermes.domain.turns.event import AgentEvent, Failed, Notice
 from hermes.domain.turns.session import RUN_SESSIONS, owner_of
 from hermes.domain.turns.turn import Turn
 from hermes.domain.word import replace
@@ -52,6 +53,10 @@ _PIECE = 1 << 20
 _LED_AWAY = (
     "The folder of this session, {folder}, is or lies behind a link now, so this works in the agent's own"
     " folder. Put the folder back, or begin a new session where it is."
+)
+_NOT_FOR_THEM = (
+    "The agent {agent} has conversations of its own and takes tasks for the owner and admins alone. "
+    "With agents.{agent}.mode: subagent it works for everybody."
 )
 _TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _JOB_RUN = re.compile(rf"{RUN_SESSIONS}(?P<job>[0-9a-f]{{12}})_")
@@ -111,6 +116,13 @@ class AgentBackends:
     def trusts(self, maker: Source | None) -> bool:
         """Whether a job is the owner's or an admin's, who may name folders of this machine."""
         return Commander(maker=maker).is_trusted(self._settings())
+
+    def takes(self, turn: Turn) -> bool:
+        """Whether the agent may do what another one gave it, for whoever that one works for."""
+        parent, agent, who = turn.input.guidance.parent, self._profile.agent, Commander.of(turn)
+        if parent is None or parent.agent == agent:
+            return True
+        return may_task(who.source if who.maker is None else who.maker, agent, self._settings())
 
     async def place(
         self, source: Source | None, folder: str | None = None, session: str = ""
@@ -275,6 +287,9 @@ class BoundAgent:
         self._backends = backends
 
     async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
+        if not self._backends.takes(run.turn):
+            yield (Failed(reason=_NOT_FOR_THEM.format(agent=run.turn.agent)),)
+            return
         folder = run.session.workspace
         if folder is not None and await asyncio.to_thread(is_led_away, folder):
             log.warning("backend.folder_moved session=%s folder=%s", run.session.id, folder)

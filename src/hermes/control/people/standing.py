@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from hermes.control.people.access import ids_of, is_listed
 from hermes.domain.chats.address import DEFAULT_ACCOUNT, LOCAL_DOOR, Source, SourceKind
+from hermes.domain.ids import AgentId
 from hermes.domain.settings.settings import SCRIPT_DOOR, Settings
 
 OWNERS_KEYS = frozenset({DEFAULT_ACCOUNT, "owner"})
@@ -58,3 +59,15 @@ def is_trusted(source: Source | None, settings: Settings) -> bool:
         key = settings.block(source.address).keys.get(name)
         return name in OWNERS_KEYS or (key is not None and _ADMIN_SCOPE in key.scopes)
     return not source.is_bot and admin_list(source, settings).holds
+
+
+def may_task(source: Source | None, agent: AgentId, settings: Settings) -> bool:
+    """Whether somebody's work may be given to another agent than the one they speak with. One that people do
+    not reach works for everybody; what others have told one that they do reach is not for strangers."""
+    if not settings.speaks(agent):
+        return True
+    if source is not None and source.kind is SourceKind.API:
+        key = settings.block(source.address).keys.get(source.address.account)
+        if key is not None:
+            return key.agents is None or agent in key.agents
+    return is_trusted(source, settings)
