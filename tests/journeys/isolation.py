@@ -287,15 +287,16 @@ async def scan(home: Path) -> list[str]:
 async def live_until_killed(home: Path, users: int, each: int, seed: int) -> None:
     """A life of the crowd that may be cut off at any moment; what crossed is written down at once."""
     crowd = Crowd(home, users, seed)
-    crossed, noted = home.parent / "crossed", 0
+    crossed, done = home.parent / "crossed", home.parent / f"operations.{seed}"
     print("ready", flush=True)
     living = asyncio.create_task(crowd.live(each))
-    while not living.done():
+    going_on = True
+    while going_on:
         await asyncio.wait((living,), timeout=0.05)
-        if len(crowd.watch.crossed) > noted:
-            noted = len(crowd.watch.crossed)
-            crossed.write_text("\n".join(crowd.watch.crossed))
-        (home.parent / f"operations.{seed}").write_text(str(crowd.operations))
+        going_on = not living.done()
+        if seen := [*crowd.watch.crossed, *crowd.shown()]:
+            crossed.write_text("\n".join(seen))
+        done.write_text(str(crowd.operations))
     living.result()
 
 
