@@ -6,12 +6,15 @@ import asyncio
 import gc
 import json
 import weakref
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from hermes.app.agents.registry import AgentRegistry
+from hermes.domain.errors import UserError
 from hermes.domain.ids import EVERY_AGENT, AgentId
+from hermes.domain.ports.agent import ModelPiece
 from hermes.domain.ports.agent import ModelRequest as Request
 from hermes.domain.settings.live import SettingsReport
 from hermes.domain.turns.event import ToolFinished
@@ -30,6 +33,7 @@ def shown(world: World) -> str:
     return "\n".join(message.shown for message in world.messages.values())
 
 
+ORDER = json.dumps({"goal": "dig", "agent": "helper"})
 TASKS = [
     ("bob", "work", False),
     ("bob", "helper", True),
@@ -253,3 +257,35 @@ async def test_what_others_told_an_agent_does_not_reach_strangers_by_a_task(
             told = shown(world)
     assert ("4711" in told) is hears, told
     assert hears or "takes tasks for the owner and admins alone" in told
+
+
+async def test_an_agent_keeps_its_id_while_a_task_it_gave_is_under_way(tmp_path: Path) -> None:
+    """The task would come back to nobody: it knows by whom it was given."""
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    class Waiting(ScriptedModel):
+        async def call(self, request: Request) -> AsyncIterator[ModelPiece]:
+            if request.entries and "dig" in str(getattr(request.entries[0].record, "text", "")):
+                begun.set()
+                await over.wait()
+            async for piece in super().call(request):
+                yield piece
+
+    def answer(request: Request) -> Say:
+        done = [entry.record for entry in request.entries if isinstance(entry.record, ToolFinished)]
+        said = last_words(request)
+        return say(f"it says {said}") if done or said == "dig" else call("delegate_task", ORDER)
+
+    config = "agents: {front: {}, helper: {mode: subagent}}\n"
+    async with (
+        ApiWorld(home=tmp_path / "home", config=config, provider=Waiting(answer)) as api,
+        GatewayConnection(lambda: tmp_path / "home" / "gateway.sock") as line,
+    ):
+        asked = asyncio.create_task(ask(api, "front"))
+        async with asyncio.timeout(60):
+            await begun.wait()
+            with pytest.raises(UserError, match="The agent front is at work"):
+                await line.ask("/control/agent-idle", {"agent": "front"}, bool)
+            over.set()
+            assert (await asked).status == 200
+            assert await line.ask("/control/agent-idle", {"agent": "front"}, bool)

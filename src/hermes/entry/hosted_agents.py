@@ -19,11 +19,23 @@ async def count_agent_rows(desk: OperatorDesk, agent: str) -> int:
     return await desk.of(_checked(agent)).read(lambda tx: tx.rows.count())
 
 
-@operation("POST", "agent-idle", "Refuse if an agent is at work.")
+@operation("POST", "agent-idle", "Refuse if an agent is at work, or waits for an answer.")
 async def check_agent_idle(desk: OperatorDesk, agent: str) -> bool:
-    if AgentId(agent) in desk.busy():
-        raise UserError(f"The agent {agent} is at work now.", hint="Wait until it is done, or stop it first.")
+    """What it waits for may be the work of another agent, which answers to its id, or the other way round."""
+    _check_not_busy(desk, AgentId(agent))
+    if await desk.of(_checked(agent)).read(lambda tx: tx.questions.open_of(None)):
+        raise _at_work(agent)
     return True
+
+
+def _check_not_busy(desk: OperatorDesk, agent: AgentId) -> None:
+    if agent in desk.busy():
+        raise _at_work(agent)
+
+
+def _at_work(agent: str) -> UserError:
+    hint = "Wait until it is done, or stop it first."
+    return UserError(f"The agent {agent} is at work now, or waits for an answer.", hint=hint)
 
 
 @operation("POST", "agent-rows", "Give the rows of an agent that is gone to another one.")
@@ -31,7 +43,7 @@ async def rename_agent_rows(desk: OperatorDesk, agent: str, to: str) -> bool:
     old, new = _checked(agent), _checked(to)
     if old == MAIN_AGENT or old in desk.agents or new not in desk.agents:
         raise UserError(f"The rows of {old} cannot become those of {new}.", hint="See: hermes agent list")
-    await check_agent_idle(desk, agent)
+    _check_not_busy(desk, old)
     await desk.of(old).write(lambda tx: tx.rows.give_to(new))
     return True
 
@@ -41,7 +53,7 @@ async def purge_agent_rows(desk: OperatorDesk, agent: str) -> int:
     gone = _checked(agent)
     if gone == MAIN_AGENT or gone in desk.agents:
         raise UserError(f"The agent {gone} is still there.", hint=f"hermes agent remove {gone}")
-    await check_agent_idle(desk, agent)
+    _check_not_busy(desk, gone)
     store, deleted = desk.of(gone), 0
     while sessions := await store.read(lambda tx: tx.sessions.find("", _PAGE, SessionFilter())):
         for session in sessions:

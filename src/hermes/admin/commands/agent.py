@@ -354,7 +354,7 @@ def _rename(command: CliCommand) -> None:
         raise UserError("The agent main is the gateway's own and keeps its name.", hint=UNCHANGED)
     new = _new_name(settings, asked.new)
     _check_no_rows(command, new)
-    if home.running:
+    if not home.empty:
         home.ask(check_agent_idle, agent=agent)
     folder = settings.agents[agent].home_dir or f"agents/{agent}"
 
