@@ -22,8 +22,8 @@ from hermes.state.settings.history import earlier_configs
 from hermes.state.settings.loader import check_text, load_settings
 from hermes.state.settings.migration import CONFIG_VERSION, plan_migration
 from hermes.state.settings.names import PlatformNames
-from hermes.state.settings.reader import known_keys
 from hermes.state.settings.schema import settings_schema
+from hermes.state.settings.value_reader import known_keys
 
 OLD = """# my file
 _config_version: 33

@@ -13,8 +13,8 @@ from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import HostedAgent, RouteMatch, Settings
 from hermes.domain.word import field_names
 from hermes.state.settings.loader import load_settings
-from hermes.state.settings.reader import known_keys
 from hermes.state.settings.unsupported_limits import NARROWING, VARIABLES
+from hermes.state.settings.value_reader import known_keys
 from hermes.state.settings.values import sections
 from tests.admin.reference import settings_page
 

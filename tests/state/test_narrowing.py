@@ -13,8 +13,8 @@ from hermes.state.home.findings import is_slip
 from hermes.state.settings.by_key import set_setting, unset_setting
 from hermes.state.settings.loader import LoadedSettings, load_settings
 from hermes.state.settings.names import LATER, PLATFORM_KEYS, PLATFORMS
-from hermes.state.settings.reader import known_keys
 from hermes.state.settings.unsupported_limits import NARROWING, OF_ONE, SECURITY_KNOWN, VARIABLES
+from hermes.state.settings.value_reader import known_keys
 from hermes.state.settings.values import knobs
 
 

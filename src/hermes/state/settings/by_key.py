@@ -30,7 +30,7 @@ from hermes.domain.settings.skills import PlatformSkills
 from hermes.domain.text import one_line
 from hermes.state.home.findings import SettingsFindings, nearest
 from hermes.state.home.textfile import TextFile, decode, read_text, replace_text, sole_writer
-from hermes.state.settings import key_places, names, reader
+from hermes.state.settings import key_places, names, value_reader
 from hermes.state.settings.dotenv import parse_dotenv, with_variable
 from hermes.state.settings.history import keep_config
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, check_text, load_settings
@@ -88,7 +88,7 @@ def find_key(key: str, provider: str = "auto", platforms: PlatformNames = BUILT_
         return _platform_key(key, parts, platforms)
     if tuple(parts[:-1]) in _BY_PLATFORM:
         if parts[-1].partition("@")[0] not in (*platforms.names, *DOORS):
-            raise unknown_key(key, reader.suggestion(key, [*sorted(platforms.names), *DOORS]))
+            raise unknown_key(key, value_reader.suggestion(key, [*sorted(platforms.names), *DOORS]))
         return SettingKey(path=tuple(parts), knob=_BY_PLATFORM[tuple(parts[:-1])])
     tables = sections(Settings, dict)
     section = sections(Settings).get(parts[0])
@@ -110,7 +110,7 @@ def _holds_several(parts: list[str], platforms: PlatformNames) -> bool:
         return False
     if len(parts) == 2 and parts[0] == "platforms":
         return parts[1].partition("@")[0] in platforms.names
-    return len(parts) == 1 and (parts[0] in reader.TABLES or parts[0] in sections(Settings))
+    return len(parts) == 1 and (parts[0] in value_reader.TABLES or parts[0] in sections(Settings))
 
 
 def _refused(key: str, parts: list[str], platforms: PlatformNames, own: Iterable[str]) -> UserError:
@@ -123,7 +123,7 @@ def _refused(key: str, parts: list[str], platforms: PlatformNames, own: Iterable
     siblings = [*own, *platforms.names]
     if len(parts) == 1:
         siblings += [*sections(Settings), *knobs(GatewaySettings)]
-    return unknown_key(key, reader.suggestion(".".join(parts), siblings))
+    return unknown_key(key, value_reader.suggestion(".".join(parts), siblings))
 
 
 def _own_place(parts: list[str], platforms: PlatformNames) -> list[str]:
@@ -151,7 +151,7 @@ def _platform_key(key: str, parts: list[str], platforms: PlatformNames) -> Setti
     if name in further:
         return SettingKey(path=tuple(parts))
     if further or nearest(name, list(own)) or not all(parts):
-        raise unknown_key(key, reader.suggestion(".".join(parts), [*own, *further]))
+        raise unknown_key(key, value_reader.suggestion(".".join(parts), [*own, *further]))
     return SettingKey(path=tuple(parts))
 
 
@@ -159,7 +159,7 @@ def _check_block(key: str, name: str, platforms: PlatformNames) -> None:
     """A `UserError` if no block can have this name."""
     platform, at, account = name.partition("@")
     if platform not in platforms.names:
-        raise unknown_key(key, reader.suggestion(f"platforms.{platform}", sorted(platforms.names)))
+        raise unknown_key(key, value_reader.suggestion(f"platforms.{platform}", sorted(platforms.names)))
     problem = account_problem(platform, account) if at else None
     if problem is not None:
         raise problem

@@ -32,7 +32,7 @@ from hermes.domain.settings.providers import (
 from hermes.domain.settings.settings import AUTO, AuxiliaryModel, ModelFactSettings, ModelSettings, Settings
 from hermes.domain.text import closest, one_line
 from hermes.domain.word import replace
-from hermes.state.settings.reader import API_SERVER
+from hermes.state.settings.platform_reader import API_SERVER
 
 if TYPE_CHECKING:
     from hermes.state.settings.loader import LoadedSettings
