@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -32,6 +33,11 @@ from tests.platforms.feishu.samples import ANN, APP, BOT, PRIVATE, event
 SECRET, KEY = "s3cr3t-of-the-app-0123456789abcd", "test key"
 MOST_CARD, MOST_TEXT = 30 * 1024, 150 * 1024
 KINDS = {"image": MediaKind.IMAGE, "file": MediaKind.FILE, "audio": MediaKind.VOICE}
+
+
+def _has_foreign_picture(text: str) -> bool:
+    text = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
+    return re.search(r"!\[[^]]*\]\((?!img_)", text) is not None
 
 
 class Wrong(FakeRefusal):
@@ -358,6 +364,12 @@ class Feishu(ServedFake):
             for one in content["body"]["elements"]:
                 if one["tag"] not in ("markdown", "div", "button"):
                     raise Wrong(230099, "Failed to create card content, ext=ErrCode: 200621")
+                if one["tag"] == "markdown" and _has_foreign_picture(one["content"]):
+                    # jxxghp/MoviePilot #5818, Tencent/WeKnora #2726
+                    raise Wrong(
+                        230099,
+                        "Failed to create card content, ext=ErrCode: 200570; ErrMsg: invalid image keys",
+                    )
                 if one["tag"] == "markdown" and self.unshowable and self.unshowable in one["content"]:
                     raise Wrong(
                         230099,

@@ -273,6 +273,18 @@ async def test_a_card_that_cannot_be_shown_is_sent_as_it_is_written() -> None:
         assert bed.server.sent[0].elements[0]["text"]["tag"] == "plain_text"
 
 
+async def test_pictures_from_elsewhere_are_links_for_a_card_shows_none() -> None:
+    async with FeishuBed() as bed:
+        platform = bed.connect()
+        text = "**Two:** ![a cat](https://x.example/a.png) ![](https://x.example/b.png) `![c](d)`"
+        async with running(platform, Inboxes().accept, None):
+            sent = await platform.send(bed.chat, Body(text="…", growing=True), key="k", reply_to=None)
+            await platform.edit(sent, Body(text=text))
+        (card,) = bed.server.sent[0].elements
+        shown = "**Two:** [a cat](https://x.example/a.png) [picture](https://x.example/b.png) `![c](d)`"
+        assert (card["tag"], card["content"]) == ("markdown", shown)
+
+
 async def test_in_a_topic_and_as_an_answer() -> None:
     async with FeishuBed() as bed:
         platform = bed.connect()

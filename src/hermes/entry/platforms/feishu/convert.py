@@ -38,6 +38,7 @@ _KEY = re.compile(r"[A-Za-z0-9_-]{4,200}")
 _EVENT = re.compile(r"[!-~]{1,128}")
 _REF = re.compile(r"(om_[A-Za-z0-9_]{8,80})/(image|file)/([A-Za-z0-9_-]{4,200})")
 _MENTION = re.compile(r"</?at\b", re.IGNORECASE)
+_PICTURE = re.compile(r"(```.*?```|`[^`\n]*`)|!\[([^\]\n]*)\]\(", re.DOTALL)
 _FILES = {
     "image": MediaKind.IMAGE,
     "file": MediaKind.FILE,
@@ -261,6 +262,9 @@ def card(
     """A message as a card, which can be changed as often as one likes; a text can be only twenty times.
     `plain`: as it is written, where the Markdown is none that Feishu takes."""
     text = _MENTION.sub(lambda mention: "＜" + mention[0][1:], text)
+    if not plain:
+        # A card shows only pictures that were uploaded, and with any other it is refused as a whole.
+        text = _PICTURE.sub(lambda match: match[1] or f"[{match[2] or 'picture'}](", text)
     words: dict[str, Any] = {"tag": "markdown", "content": text}
     if plain:
         words = {"tag": "div", "text": {"tag": "plain_text", "content": text}}
