@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hermes.domain.chats.address import Address
-from hermes.domain.chats.message import Body, Inbound, MediaKind, Receipt
+from hermes.domain.chats.message import Body, Inbound, Receipt
 from hermes.entry.platforms.qqbot.adapter import QQAdapter
 from hermes.entry.platforms.qqbot.convert import to_inbounds
 from hermes.entry.platforms.qqbot.manifest import MANIFEST
@@ -83,7 +83,7 @@ class QQBed(ServedBed):
                 ref=one.ref,
                 chat=one.chat,
                 text=one.text,
-                files=() if one.file is None else ((MediaKind.IMAGE, one.file),),
+                files=() if one.file is None else (one.file,),
             )
             for one in self.server.sent
             if chat is None or one.chat == chat.chat

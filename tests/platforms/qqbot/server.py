@@ -1,4 +1,4 @@
-"""A QQ with one bot: tokens, the gateway with sessions that go on, signed calls, messages and pictures, as
+"""A QQ with one bot: tokens, the gateway with sessions that go on, signed calls, messages and files, as
 Tencent's bot-docs (api-v2) describe them.
 
 A bot may only answer: each message four times within an hour in private, five times within five minutes in a
@@ -21,6 +21,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from hermes.domain.chats.message import MediaKind
 from hermes.entry.platforms.qqbot.convert import signed
 from hermes.testing.platform_suite import Fault
 from hermes.testing.served import FakeRefusal, Handler, Route, ServedFake
@@ -39,12 +40,16 @@ class Wrong(FakeRefusal):
 NO_TOKEN = Wrong(401, 11243, "token not exist or expire")
 
 
+KINDS = {1: MediaKind.IMAGE, 2: MediaKind.VIDEO, 4: MediaKind.FILE}
+"""Of files, as Tencent's own plugin for OpenClaw sends them (sliverp/qqbot 1.7.1)."""
+
+
 @dataclass
 class Sent:
     ref: str
     chat: str
     text: str
-    file: bytes | None = None
+    file: tuple[MediaKind, bytes] | None = None
     answers: str = ""
 
 
@@ -78,7 +83,11 @@ class QQ(ServedFake):
     """With this code it ends each session that should go on."""
     clock: float = 0.0
     """So many seconds have passed meanwhile."""
-    _uploads: dict[str, bytes] = field(default_factory=dict)
+    begun: int = 0
+    """So often something was sent that answers nothing."""
+    slow: float = 0.0
+    """So many seconds pass between two pieces of a file."""
+    _uploads: dict[str, tuple[MediaKind, bytes]] = field(default_factory=dict)
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
 
     def routes(self) -> Iterable[Route]:
@@ -245,6 +254,7 @@ class QQ(ServedFake):
 
         async def send() -> Any:
             number = asked.get("msg_id", "")
+            self.begun += not number
             if not number and not self.unasked:
                 raise Wrong(400, 40034102, "主动消息失败, 无权限")
             if self.no_addresses and re.search(r"://|\.[a-z]", asked["content"]):
@@ -271,11 +281,18 @@ class QQ(ServedFake):
         return await self.troubled(request, chat, send)
 
     async def _upload(self, request: web.Request) -> Any:
-        asked = await request.json()
-        if asked["file_type"] != 1 or asked["srv_send_msg"] is not False:
+        raw = b""
+        async for piece in request.content.iter_chunked(1_000):
+            raw += piece
+            await asyncio.sleep(self.slow)
+        asked = json.loads(raw)
+        kind = KINDS.get(asked["file_type"])
+        if kind is None or asked["srv_send_msg"] is not False:
             raise Wrong(400, 850012, "file_type")
+        if (kind is MediaKind.FILE) != bool(asked.get("file_name")):
+            raise Wrong(400, 850012, "file_name")
         number = f"info{next(self._numbers)}"
-        self._uploads[number] = base64.b64decode(asked["file_data"])
+        self._uploads[number] = (kind, base64.b64decode(asked["file_data"]))
         return {"file_uuid": "u", "file_info": number, "ttl": 3600}
 
     async def _file(self, request: web.Request) -> web.Response:

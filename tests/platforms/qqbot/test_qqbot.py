@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from typing import Any
 
 import aiohttp
 import pytest
 
 from hermes.domain.chats.adapter import AdapterContext
 from hermes.domain.chats.address import Address, SourceKind
-from hermes.domain.chats.message import Body, Inbound, MediaKind
+from hermes.domain.chats.message import Attachment, Body, Inbound, MediaKind
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.entry.platforms.qqbot.adapter import QQAdapter
 from hermes.entry.platforms.qqbot.convert import file_place, is_signed, place, public_key, signed, to_inbounds
 from hermes.entry.platforms.qqbot.replies import QQReplies
@@ -340,6 +342,52 @@ async def test_who_may_write_unasked_does() -> None:
         async with running(platform, Inboxes().accept, None):
             await platform.send(bed.chat, Body(text="good morning"), key="k", reply_to=None)
         assert [(one.text, one.answers) for one in bed.server.sent] == [("good morning", "")]
+
+
+async def test_what_nobody_may_begin_is_not_tried_again_and_again() -> None:
+    async with QQBed() as bed:
+        platform, server = bed.connect(), bed.server
+        async with running(platform, Inboxes().accept, None):
+            for _ in range(5):
+                with pytest.raises(Unreachable, match="waits until they write") as raised:
+                    await platform.send(bed.chat, Body(text="news"), key="k", reply_to=None)
+                assert raised.value.after == 60.0 and not raised.value.maybe_done
+            assert server.begun == 1
+            written = server.write(bed.chat.chat)
+            platform.replies.hear(bed.chat.chat, written, time.monotonic())
+            await platform.send(bed.chat, Body(text="news"), key="k", reply_to=None)
+        assert [one.answers for one in server.sent] == [written]
+
+
+async def test_a_file_on_a_slow_line_gets_there() -> None:
+    async with AnsweringBed() as bed:
+        platform, data = bed.connect(), b"x" * 100_000
+        platform._context = replace(platform._context, open_file=_file_of(data))
+        file = Attachment(
+            kind=MediaKind.FILE, ref="sha256:0", name="a.txt", mime="text/plain", size=len(data)
+        )
+        async with running(platform, Inboxes().accept, None):
+            await until(lambda: bed.server.identified == 1, "nobody came")
+            platform.api.answer_seconds, bed.server.slow = 0.3, 0.01
+            await platform.send(bed.chat, Body(attachments=(file,)), key="k", reply_to=None)
+        assert [one.file for one in bed.server.sent] == [(MediaKind.FILE, data)]
+
+
+def _file_of(data: bytes) -> Any:
+    async def open_file(file: Attachment) -> bytes:
+        return data
+
+    return open_file
+
+
+@pytest.mark.parametrize("code", [304082, 304083])
+async def test_what_qq_could_not_convert_is_sent_again(code: int) -> None:
+    async with AnsweringBed() as bed:
+        bed.server.wrong[f"/v2/users/{ANN}/messages"] = Wrong(400, code, "upload media info fail")
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            with pytest.raises(Unreachable, match=str(code)):
+                await platform.send(bed.chat, Body(text="x"), key="k", reply_to=None)
 
 
 async def test_addresses_that_are_not_listed_are_broken() -> None:

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from hermes.domain.chats.adapter import AdapterContext, Finding, good
 from hermes.domain.chats.address import Address
-from hermes.domain.chats.message import Attachment, Body, Receipt
+from hermes.domain.chats.message import Attachment, Body, MediaKind, Receipt
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
@@ -23,12 +23,13 @@ from hermes.domain.safety.hosts import leads_inside
 from hermes.domain.text import one_line
 from hermes.entry.kit.crypto import require_crypto
 from hermes.entry.kit.errors import error_table, retry_after, slower
-from hermes.entry.kit.files import read_file
+from hermes.entry.kit.files import file_name, read_file
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.listener import listening
 from hermes.entry.kit.payload import Recent, as_text, dig, read_json
 from hermes.entry.kit.proxy import proxy_for
 from hermes.entry.kit.token import AppToken, TokenExpired
+from hermes.entry.kit.transfer import OutgoingFile
 from hermes.entry.platforms.qqbot import convert
 from hermes.entry.platforms.qqbot.manifest import MANIFEST
 from hermes.entry.platforms.qqbot.replies import QQReplies
@@ -39,6 +40,10 @@ ID, SECRET = "QQ_APP_ID", "QQ_CLIENT_SECRET"
 _LOGIN = f"QQ does not take {ID} and {SECRET} ({{why}})"
 _WAITS = "QQ takes no more answers to their last message; it waits until they write again"
 _WAIT, _PACE = 60.0, 5.0
+_UNASKED_SECONDS = 3_600.0
+"""For so long nothing is begun in a chat where QQ permitted that last time no more."""
+_FILE_TYPES = {MediaKind.IMAGE: 1, MediaKind.VIDEO: 2}
+_OTHER_FILE = 4
 _REPEATED = "40054005"
 _CHALLENGE = 13
 OVER = (
@@ -49,7 +54,7 @@ OVER = (
 nothing unasked."""
 _NO_ADDRESSES = ("304003", "40034028", "40054010")
 _BAD_SECRET = ("100007", "100008", "100016")
-_LATER = ("11242", "11252", "11263", "40034100", "40054006", "50055001", "50055002")
+_LATER = ("304082", "304083", "11242", "11252", "11263", "40034100", "40054006", "50055001", "50055002")
 _error = error_table(
     "QQ",
     {
@@ -92,6 +97,8 @@ class QQAdapter:
         self._token = AppToken(context, self._new_token)
         self.replies = QQReplies()
         self._sent: Recent[str, str] = Recent(1_000)
+        self._shut: Recent[str, float] = Recent(5_000)
+        """When chats were begun in that QQ let nobody begin in."""
 
     # --- what comes in ---
 
@@ -185,11 +192,15 @@ class QQAdapter:
                 continue
             self.replies.count(to.chat, answered, now)
             return Receipt(to=to, ref=ref)
+        now = self._context.clock.monotonic()
+        if now - self._shut.get(to.chat, -_UNASKED_SECONDS) < _UNASKED_SECONDS:
+            raise Unreachable(_WAITS, after=_WAIT)
         try:  # unasked, which QQ permits some bots in some chats
             return Receipt(to=to, ref=await self._post(path, message, key))
         except QQRefused as error:
             if error.code not in OVER:
                 raise
+        self._shut[to.chat] = now
         raise Unreachable(_WAITS, after=_WAIT)
 
     async def _post(self, path: str, message: dict[str, Any], key: str) -> str:
@@ -209,10 +220,19 @@ class QQAdapter:
         return self._sent[key]
 
     async def _file(self, path: str, file: Attachment) -> dict[str, str]:
-        data = await read_file(self._context, file)
-        asked = {"file_type": 1, "srv_send_msg": False, "file_data": base64.b64encode(data).decode()}
+        kind, data = _FILE_TYPES.get(file.kind, _OTHER_FILE), await read_file(self._context, file)
+        asked = {"file_type": kind, "srv_send_msg": False, "file_data": base64.b64encode(data).decode()}
+        if kind == _OTHER_FILE:
+            asked["file_name"] = file_name(file)
+        raw = json.dumps(asked).encode()
+
+        async def with_token(token: str) -> Any:
+            part, headers = OutgoingFile(raw), {**self._headers(token), "Content-Type": "application/json"}
+            url = f"{self._url}{path}/files"
+            return _checked(await self.api.exchange("POST", url, files=[part], data=part, headers=headers))
+
         try:
-            reply = await self._call("POST", f"{path}/files", asked)
+            reply = await self._token.use(with_token)
         except Unreachable as error:
             raise Unreachable(str(error), after=error.after, in_transfer=error.maybe_done) from error
         return {"file_info": as_text(dig(reply, "file_info"))}
@@ -239,12 +259,13 @@ class QQAdapter:
 
     async def _call(self, method: str, path: str, asked: Any = None) -> Any:
         async def with_token(token: str) -> Any:
-            headers = {"Authorization": f"QQBot {token}", "X-Union-Appid": self._app}
-            return _checked(
-                await self.api.exchange(method, f"{self._url}{path}", json=asked, headers=headers)
-            )
+            url, headers = f"{self._url}{path}", self._headers(token)
+            return _checked(await self.api.exchange(method, url, json=asked, headers=headers))
 
         return await self._token.use(with_token)
+
+    def _headers(self, token: str) -> dict[str, str]:
+        return {"Authorization": f"QQBot {token}", "X-Union-Appid": self._app}
 
     # --- a look from outside ---
 

@@ -7,6 +7,7 @@ from hermes.domain.chats.message import MediaKind
 from hermes.entry.kit.fields import listener_fields, option, proxy_field
 
 MOST_TEXT = 3_000
+MOST_FILE = 10 * 1024 * 1024
 
 MANIFEST = Manifest(
     name="qqbot",
@@ -17,7 +18,9 @@ MANIFEST = Manifest(
         max_text=MOST_TEXT,
         replies=4,
         media={
-            MediaKind.IMAGE: MediaLimit(mimes=("image/png", "image/jpeg"), max_bytes=10 * 1024 * 1024),
+            MediaKind.IMAGE: MediaLimit(mimes=("image/png", "image/jpeg"), max_bytes=MOST_FILE),
+            MediaKind.VIDEO: MediaLimit(mimes=("video/mp4",), max_bytes=MOST_FILE),
+            MediaKind.FILE: MediaLimit(max_bytes=MOST_FILE),
         },
         fetches=True,
         silence_seconds=150.0,
