@@ -8,6 +8,7 @@ import re
 import socket
 from pathlib import Path
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -17,7 +18,7 @@ from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.kit.errors import error_table, seconds_of
-from hermes.entry.kit.http import HttpAnswer, HttpClient
+from hermes.entry.kit.http import HttpAnswer, HttpClient, UploadForm
 from hermes.entry.kit.listener import is_secret, listening
 from hermes.entry.kit.payload import Recent, as_dicts, as_size, dig, integer, read_json, shaped
 from hermes.entry.kit.socket import SocketFeed
@@ -245,3 +246,16 @@ def test_an_id_with_half_a_character_is_none() -> None:
     for spelled in ('"+1\\ud8005551"', '"a b"', "5", "null"):
         with pytest.raises(ValueError):
             shaped(read_json(spelled), anything)
+
+
+async def test_names_of_files_stand_in_a_form_as_they_are() -> None:
+    """Telegram's server, Go's (Mattermost) and WeCom's show percent signs that aiohttp writes by itself."""
+    form = UploadForm({"chat": "1"})
+    form.add_field("media", b"data", filename='报告 "1"\r\nX-Evil: 1.pdf', content_type="application/pdf")
+    writer = form()
+    assert isinstance(writer, aiohttp.MultipartWriter)
+    told = [part.headers["Content-Disposition"] for part, _, _ in writer]
+    assert told == [
+        'form-data; name="chat"',
+        'form-data; name="media"; filename="报告 \\"1\\" X-Evil: 1.pdf"',
+    ]

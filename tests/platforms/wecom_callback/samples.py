@@ -29,6 +29,8 @@ MESSAGES: dict[str, str] = {
     ),
     "voice": xml("4", "voice", MediaId="media_voice", Format="amr"),
     "video": xml("5", "video", MediaId="media_video", ThumbMediaId="thumb"),
+    # Not in the documents; the vendor's plugin for OpenClaw reads it (@wecom/wecom-openclaw-plugin 2026.7.2).
+    "file": xml("9", "file", MediaId="media_file", FileName="报告 1.pdf"),
     "location": xml("6", "location", Location_X="23.134521", Location_Y="113.358803", Label="Somewhere"),
     "link": xml("7", "link", Title="this", Description="that", Url="https://example.com"),
     "entered": xml("8", "event", Event="enter_agent").replace("<MsgId>8</MsgId>", ""),

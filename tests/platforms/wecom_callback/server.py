@@ -53,6 +53,9 @@ class WeComApp(ServedFake):
     callback: str = ""
     sent: list[Sent] = field(default_factory=list)
     media: dict[str, bytes] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    """What files that were uploaded are called."""
+    unlicensed: bool = False
     people: set[str] | None = None
     acked: set[str] = field(default_factory=set)
     tokens: int = 0
@@ -161,9 +164,11 @@ class WeComApp(ServedFake):
                 kinds = {"image": MediaKind.IMAGE, "file": MediaKind.FILE}
                 one.file = (kinds[kind], self.media[asked[kind]["media_id"]])
             known = self.people is None or person in self.people
-            if known:
+            if known and not self.unlicensed:
                 self.sent.append(one)
-            return {"invaliduser": "" if known else person, "msgid": one.ref}
+            unlicensed = person if self.unlicensed else ""
+            told = {"invaliduser": "" if known else person, "unlicenseduser": unlicensed}
+            return {**told, "msgid": one.ref}
 
         return await self.troubled(request, person, send)
 
@@ -180,6 +185,7 @@ class WeComApp(ServedFake):
         file = form["media"]
         assert isinstance(file, web.FileField)
         number = f"media_{next(self._numbers)}"
+        self.names.append(file.filename)
         self.media[number] = file.file.read()
         return {"type": request.query["type"], "media_id": number, "created_at": "1793000000"}
 

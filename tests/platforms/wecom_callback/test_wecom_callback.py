@@ -9,10 +9,11 @@ import pytest
 
 from hermes.domain.chats.adapter import AdapterContext
 from hermes.domain.chats.address import Address
-from hermes.domain.chats.message import Body, Inbound, MediaKind
+from hermes.domain.chats.message import Attachment, Body, Inbound, MediaKind
 from hermes.domain.errors import NeedsLogin, Refused
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.entry.platforms.wecom_callback.adapter import WeComCallbackAdapter
 from hermes.entry.platforms.wecom_callback.convert import (
     WeComSecrets,
@@ -85,8 +86,9 @@ def test_messages() -> None:
     assert read("text").text == "hello 😀 & <b>" and read("command").text == "/status now"
     assert read("location").text == "Somewhere (23.134521, 113.358803)"
     assert read("link").text == "this\nhttps://example.com"
-    kinds = [read(name).attachments[0].kind for name in ("picture", "voice", "video")]
-    assert kinds == [MediaKind.IMAGE, MediaKind.VOICE, MediaKind.VIDEO]
+    kinds = [read(name).attachments[0].kind for name in ("picture", "voice", "video", "file")]
+    assert kinds == [MediaKind.IMAGE, MediaKind.VOICE, MediaKind.VIDEO, MediaKind.FILE]
+    assert read("file").attachments[0].name == "报告 1.pdf"
     assert to_inbounds(MESSAGES["entered"]) == ()
     bomb = xml("1", "text", Content="x").replace("<xml>", '<!DOCTYPE x [<!ENTITY a "b">]><xml>')
     assert to_inbounds(bomb) == ()
@@ -196,4 +198,21 @@ async def test_an_old_token_is_replaced_and_a_yes_for_nobody_is_a_no() -> None:
             bed.server.people = {"somebody"}
             with pytest.raises(Refused, match="no such person"):
                 await platform.send(bed.chat, Body(text="three"), key="3", reply_to=None)
+            bed.server.people, bed.server.unlicensed = None, True
+            with pytest.raises(Refused, match="interface licence"):
+                await platform.send(bed.chat, Body(text="four"), key="4", reply_to=None)
         assert [one.text for one in bed.shown()] == ["one", "two"]
+
+
+async def test_a_file_is_called_as_it_is_called() -> None:
+    async with WeComAppBed() as bed:
+        platform = bed.connect()
+        file = Attachment(kind=MediaKind.FILE, ref="sha256:0", name='报告 "1".pdf', mime="application/pdf")
+        platform._context = replace(platform._context, open_file=_four_bytes)
+        async with running(platform, Inboxes().accept, None):
+            await platform.send(bed.chat, Body(attachments=(file,)), key="1", reply_to=None)
+        assert bed.server.names == ['报告 "1".pdf']
+
+
+async def _four_bytes(file: Attachment) -> bytes:
+    return b"data"

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.ports.world import Sink
 from hermes.domain.safety.hosts import leads_inside
-from hermes.domain.text import trouble_told
+from hermes.domain.text import one_line, trouble_told
 from hermes.entry.kit.errors import retry_after
 from hermes.entry.kit.payload import read_json
 from hermes.entry.kit.proxy import is_socks, socks_connector, socks_errors
@@ -44,6 +44,18 @@ class HttpAnswer(Struct, frozen=True, kw_only=True):
             return parsedate_to_datetime(self.headers.get("Date", ""))
         except (ValueError, TypeError):
             return None
+
+
+class UploadForm(aiohttp.FormData):
+    """A form in which the names of files stand as they are, as in a browser's. With aiohttp's own quoting,
+    services show `%E6%8A%A5.pdf`."""
+
+    def __init__(self, fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(fields or {}, quote_fields=False)
+
+    def add_field(self, name: str, value: Any, *, filename: str | None = None, **more: Any) -> None:
+        flat = None if filename is None else one_line(filename, 255)
+        super().add_field(name, value, filename=flat, **more)
 
 
 A = TypeVar("A", bound=HttpAnswer)

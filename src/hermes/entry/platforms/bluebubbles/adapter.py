@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-import aiohttp
 from aiohttp import web
 
 from hermes.domain.chats.adapter import AdapterContext, Finding, good, wrong
@@ -25,7 +24,7 @@ from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
 from hermes.entry.kit.files import ANY_MIME, file_name, read_file
-from hermes.entry.kit.http import HttpAnswer, HttpClient
+from hermes.entry.kit.http import HttpAnswer, HttpClient, UploadForm
 from hermes.entry.kit.listener import listening
 from hermes.entry.kit.payload import Recent, as_dicts, as_text, dig
 from hermes.entry.kit.transfer import OutgoingFile
@@ -230,7 +229,7 @@ class BlueBubblesAdapter:
         name = file_name(file)
         if voice and not name.endswith(".mp3"):
             name = f"{name}.mp3"
-        form = aiohttp.FormData({**asked, "name": name, "isAudioMessage": str(voice).lower()})
+        form = UploadForm({**asked, "name": name, "isAudioMessage": str(voice).lower()})
         mime = file.mime or ANY_MIME
         form.add_field("attachment", data, filename=name, content_type=mime)
         return await self._ask("POST", "message/attachment", data=form, files=[data], seconds=seconds)

@@ -6,15 +6,13 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote_plus, urlsplit, urlunsplit
 
-import aiohttp
-
 from hermes.domain.chats.adapter import AdapterContext
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
 from hermes.entry.kit.errors import error_table, slower
 from hermes.entry.kit.files import ANY_MIME
-from hermes.entry.kit.http import HttpAnswer, HttpClient
+from hermes.entry.kit.http import HttpAnswer, HttpClient, UploadForm
 from hermes.entry.kit.payload import as_size, as_text, dig
 from hermes.entry.kit.token import AppToken, TokenExpired
 from hermes.entry.kit.transfer import OutgoingFile
@@ -81,7 +79,7 @@ class DingTalkApi(HttpClient[HttpAnswer]):
         url = urlunsplit((parts.scheme, host, "/media/upload", "", ""))
 
         async def with_token(token: str) -> Any:
-            form, file = aiohttp.FormData(), OutgoingFile(data)
+            form, file = UploadForm(), OutgoingFile(data)
             form.add_field("type", kind)
             form.add_field("media", file, filename=name, content_type=mime or ANY_MIME)
             params = {"access_token": token, "type": kind}

@@ -20,7 +20,7 @@ from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
 from hermes.entry.kit.errors import TOO_FAST, error_table, retry_after, seconds_of, slower
-from hermes.entry.kit.http import HttpAnswer, HttpClient
+from hermes.entry.kit.http import HttpAnswer, HttpClient, UploadForm
 from hermes.entry.kit.payload import Recent, as_dict, dig
 from hermes.entry.kit.transfer import OutgoingFile
 from hermes.entry.platforms.discord.convert import is_snowflake
@@ -101,7 +101,7 @@ class DiscordApi(HttpClient[DiscordResponse]):
         return await self._request(method, path, json=asked, params=query or None)
 
     async def upload(self, path: str, asked: Mapping[str, Any], files: Sequence[File]) -> DiscordResponse:
-        form = aiohttp.FormData()
+        form = UploadForm()
         form.add_field("payload_json", json.dumps(asked), content_type="application/json")
         bodies = [OutgoingFile(data) for _, data, _ in files]
         for number, (name, _, mime) in enumerate(files):

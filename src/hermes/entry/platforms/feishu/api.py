@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import aiohttp
-
 from hermes.domain.chats.adapter import AdapterContext
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
 from hermes.entry.kit.errors import error_table, seconds_of, slower
 from hermes.entry.kit.files import ANY_MIME
-from hermes.entry.kit.http import HttpAnswer, HttpClient
+from hermes.entry.kit.http import HttpAnswer, HttpClient, UploadForm
 from hermes.entry.kit.payload import as_size, as_text, dig
 from hermes.entry.kit.token import AppToken, TokenExpired
 from hermes.entry.kit.transfer import OutgoingFile
@@ -85,7 +83,7 @@ class FeishuApi(HttpClient[HttpAnswer]):
 
     async def upload(self, path: str, field: str, name: str, data: bytes, **about: str) -> Any:
         async def with_token(token: str) -> Any:
-            form, file = aiohttp.FormData(), OutgoingFile(data)
+            form, file = UploadForm(), OutgoingFile(data)
             for key, value in about.items():
                 form.add_field(key, value)
             form.add_field(field, file, filename=name, content_type=ANY_MIME)

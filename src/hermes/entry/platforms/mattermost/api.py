@@ -12,7 +12,7 @@ from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
 from hermes.entry.kit.errors import error_table, seconds_of
 from hermes.entry.kit.files import ANY_MIME
-from hermes.entry.kit.http import HttpAnswer, HttpClient
+from hermes.entry.kit.http import HttpAnswer, HttpClient, UploadForm
 from hermes.entry.kit.payload import as_dicts, as_text, dig
 from hermes.entry.kit.transfer import OutgoingFile
 from hermes.entry.platforms.mattermost.convert import ID
@@ -66,7 +66,7 @@ class MattermostApi(HttpClient[HttpAnswer]):
 
     async def upload(self, channel: str, name: str, data: bytes, mime: str | None) -> str:
         """The id of a file that no post has yet; one that stays alone is seen by nobody."""
-        form = aiohttp.FormData()
+        form = UploadForm()
         form.add_field("channel_id", channel)
         file = OutgoingFile(data)
         form.add_field("files", file, filename=name, content_type=mime or ANY_MIME)

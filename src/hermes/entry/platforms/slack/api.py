@@ -18,7 +18,7 @@ from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
 from hermes.entry.kit.errors import TOO_FAST, error_table, retry_after, seconds_of, slower, their_fault
-from hermes.entry.kit.http import HttpAnswer, HttpClient
+from hermes.entry.kit.http import HttpAnswer, HttpClient, UploadForm
 from hermes.entry.kit.payload import as_dict, as_text, dig
 from hermes.entry.kit.transfer import OutgoingFile
 
@@ -131,7 +131,7 @@ class SlackApi(HttpClient[SlackResponse]):
     async def upload(self, url: str, name: str, data: bytes, mime: str) -> None:
         """Put a file where Slack said. The address itself is the permission: no token goes along."""
         self._check_ours(url)
-        form = aiohttp.FormData()
+        form = UploadForm()
         file = OutgoingFile(data)
         form.add_field("file", file, filename=name, content_type=mime)
         try:

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
-import aiohttp
-
 from hermes.domain.chats.adapter import Finding, good, wrong
 from hermes.domain.errors import Refused
 from hermes.domain.ports.world import Sink
 from hermes.entry.kit.files import ANY_MIME
-from hermes.entry.kit.http import HttpAnswer, HttpClient
+from hermes.entry.kit.http import HttpAnswer, HttpClient, UploadForm
 from hermes.entry.kit.payload import as_text, dig
 from hermes.entry.kit.transfer import OutgoingFile
 from hermes.entry.platforms.telegram.compose import Upload
@@ -70,7 +68,7 @@ class TelegramApi(HttpClient[TelegramResponse]):
         url = f"{self._base}/bot{self._token}/{method}"
         if not files:
             return await self.exchange("POST", url, seconds=seconds, allow_redirects=True, json=dict(asked))
-        form = aiohttp.FormData()
+        form = UploadForm()
         for name, value in asked.items():
             form.add_field(name, value if isinstance(value, str) else json.dumps(value))
         bodies = {name: OutgoingFile(file.data) for name, file in files.items()}

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import aiohttp
 from aiohttp import web
 
 from hermes.domain.chats.adapter import AdapterContext, Finding, good
@@ -20,7 +19,7 @@ from hermes.domain.text import one_line
 from hermes.entry.kit.crypto import require_crypto
 from hermes.entry.kit.errors import error_table, slower, their_fault
 from hermes.entry.kit.files import ANY_MIME, file_name, read_file
-from hermes.entry.kit.http import HttpAnswer, HttpClient
+from hermes.entry.kit.http import HttpAnswer, HttpClient, UploadForm
 from hermes.entry.kit.listener import listening
 from hermes.entry.kit.payload import as_size, as_text, dig, read_json
 from hermes.entry.kit.proxy import proxy_for
@@ -127,9 +126,11 @@ class WeComCallbackAdapter:
         else:
             message = {"msgtype": "text", "text": {"content": body.text}}
         reply = await self._call("message/send", json={"touser": person, "agentid": self._agent, **message})
+        # It says yes, and in passing that nobody gets it.
         if as_text(dig(reply, "invaliduser")):
-            # It says yes, and in passing that nobody gets it.
             raise Refused("WeCom knows no such person for the app")
+        if as_text(dig(reply, "unlicenseduser")):
+            raise Refused("WeCom wants an interface licence for this person, which has to be bought")
         number = as_text(dig(reply, "msgid"))
         if not number:
             raise Unreachable("WeCom does not say which message it took", maybe_done=True)
@@ -140,7 +141,7 @@ class WeComCallbackAdapter:
         kind = "image" if file.kind is MediaKind.IMAGE else "file"
 
         async def with_token(token: str) -> Any:
-            form, part = aiohttp.FormData(), OutgoingFile(data)
+            form, part = UploadForm(), OutgoingFile(data)
             form.add_field("media", part, filename=file_name(file), content_type=file.mime or ANY_MIME)
             params = {"access_token": token, "type": kind}
             return await self._ask("POST", "media/upload", files=[part], params=params, data=form)

@@ -29,7 +29,12 @@ _SEALED = re.compile(rb"<Encrypt>\s*(?:<!\[CDATA\[)?([A-Za-z0-9+/=]+)(?:\]\]>)?\
 _QUOTED = re.compile(r"<!\[CDATA\[.*?\]\]>", re.DOTALL)
 _DECLARES = re.compile(r"<[!?]")
 _BLOCK = 32
-_KINDS = {"image": MediaKind.IMAGE, "voice": MediaKind.VOICE, "video": MediaKind.VIDEO}
+_KINDS = {
+    "image": MediaKind.IMAGE,
+    "voice": MediaKind.VOICE,
+    "video": MediaKind.VIDEO,
+    "file": MediaKind.FILE,
+}
 
 
 class WeComSecrets(Struct, frozen=True, kw_only=True):
@@ -105,7 +110,8 @@ def _spoken(fields: dict[str, str]) -> tuple[str, tuple[Attachment, ...]]:
         where = f"{fields.get('Label', '')} ({fields.get('Location_X', '')}, {fields.get('Location_Y', '')})"
         return storable(where), ()
     if kind in _KINDS:
-        return "", (attachment(shaped(fields["MediaId"], _MEDIA_ID), _KINDS[kind], None, None, None),)
+        media, name = shaped(fields["MediaId"], _MEDIA_ID), fields.get("FileName")
+        return "", (attachment(media, _KINDS[kind], name, None, None),)
     return "", ()
 
 

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
 from aiohttp import web
 
 from hermes.domain.chats.adapter import AdapterContext, Finding, good, wrong
@@ -25,7 +24,7 @@ from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
 from hermes.entry.kit.files import ANY_MIME, file_name, read_file
-from hermes.entry.kit.http import HttpAnswer, HttpClient
+from hermes.entry.kit.http import HttpAnswer, HttpClient, UploadForm
 from hermes.entry.kit.listener import is_secret, listening
 from hermes.entry.kit.payload import Recent, as_dicts, as_text, dig, read_json
 from hermes.entry.kit.proxy import proxy_for
@@ -212,7 +211,7 @@ class WhatsAppCloudAdapter:
     async def _upload(self, file: Attachment) -> str:
         data = OutgoingFile(await read_file(self._context, file))
         mime = "text/plain" if file.mime in AS_TEXT else file.mime or ANY_MIME
-        form = aiohttp.FormData({"messaging_product": "whatsapp", "type": mime})
+        form = UploadForm({"messaging_product": "whatsapp", "type": mime})
         form.add_field("file", data, filename=file_name(file), content_type=mime)
         answer = await self._ask("POST", f"{self._phone}/media", data=form, files=[data])
         media = as_text(self._checked(answer).get("id"))
