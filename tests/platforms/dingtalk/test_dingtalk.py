@@ -283,6 +283,22 @@ async def test_a_template_of_ones_own_is_only_streamed_to() -> None:
         ]
 
 
+async def test_a_card_is_finished_once_however_often_its_looks_are_changed() -> None:
+    async with DingTalkBed() as bed:
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            card = await platform.send(bed.chat, Body(text="one", growing=True), key="2", reply_to=None)
+            bed.server.calls.clear()
+            bed.server.chaos = _once_at_the_second_call(Fault.TOO_FAST)
+            with pytest.raises(Unreachable):
+                await platform.edit(card, Body(text="one two"))
+            await platform.edit(card, Body(text="one two"))
+        paths = [path.rpartition("/")[2] for _, path, _ in bed.server.calls]
+        assert paths == ["streaming", "instances", "instances"]
+        shown = bed.server.cards[card.ref.split(":")[1]]
+        assert (shown.text, shown.status, shown.done) == ("one two", "3", True)
+
+
 async def test_a_second_attempt_fills_the_card_that_is_there() -> None:
     async with DingTalkBed() as bed:
         platform = bed.connect()
@@ -295,8 +311,8 @@ async def test_a_second_attempt_fills_the_card_that_is_there() -> None:
         assert [one.ref for one in bed.shown()] == [card.ref] and len(bed.server.cards) == 1
 
 
-def _once_at_the_second_call() -> Any:
-    faults = iter([None, (Fault.BROKEN, False)])
+def _once_at_the_second_call(fault: Fault = Fault.BROKEN) -> Any:
+    faults = iter([None, (fault, False)])
     return lambda: next(faults, None)
 
 

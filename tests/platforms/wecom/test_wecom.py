@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 
 import pytest
@@ -14,6 +15,7 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.wecom.adapter import WeComAdapter
 from hermes.entry.platforms.wecom.convert import file_place, place, to_inbounds
+from hermes.entry.platforms.wecom.socket import error_for
 from hermes.testing.platform_suite import CHECKS, Check, Does, Fault, Inboxes, conform, hosted, running, until
 from tests.platforms.wecom.bed import GROUP_CHAT, NOW, WeComBed
 from tests.platforms.wecom.samples import AES_KEY, ANN, FRAMES, GROUP
@@ -165,6 +167,30 @@ async def test_a_connection_that_wecom_has_forgotten_is_made_again_at_once() -> 
             await until(task.done, "it stays")
         error = task.exception()
         assert isinstance(error, Unreachable) and error.after == 0.0
+
+
+async def test_a_line_that_is_stuck_ends() -> None:
+    """NousResearch/hermes-agent #92804: a write that never returned."""
+
+    async def never(text: str) -> None:
+        await asyncio.Event().wait()
+
+    async with WeComBed() as bed:
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            await until(lambda: bed.server.subscribed == 1, "nobody came")
+            assert platform._socket is not None
+            platform._socket.result().socket.send_str = never  # type: ignore[method-assign]
+            platform.api.answer_seconds = 0.05
+            async with asyncio.timeout(30):
+                with pytest.raises(Unreachable, match="does not answer") as raised:
+                    await platform.send(bed.chat, Body(text="hi"), key="k", reply_to=None)
+            assert raised.value.maybe_done
+
+
+@pytest.mark.parametrize("code", [846601, 846602])
+def test_what_passes(code: int) -> None:
+    assert isinstance(error_for({"errcode": code, "errmsg": "x"}), Unreachable)
 
 
 async def test_pings_tell_that_it_lives() -> None:

@@ -66,6 +66,8 @@ class DingTalkAdapter:
         self._card_key = context.setting("DINGTALK_CARD_KEY", "content") if own else _SDK_KEY
         self._made: Recent[str, str] = Recent(500)
         """Cards that stand in a chat, by the key they were sent with: a second attempt fills them."""
+        self._finished: Recent[str, str] = Recent(500)
+        """What cards say that were finished, though they may still look as if they were not."""
         self._recalled: Recent[str, bool] = Recent(500)
         self.capabilities = MANIFEST.capabilities
         if not self._template:
@@ -252,8 +254,13 @@ class DingTalkAdapter:
         track, _ = _card(receipt)
         if track in self._recalled:
             raise Refused("that card was recalled")
-        await self._stream(track, body.text, done=not body.growing)
-        if self._is_sdks and not body.growing:
+        if body.growing:
+            await self._stream(track, body.text)
+            return
+        if self._finished.get(track) != body.text:
+            await self._stream(track, body.text, done=True)
+            self._finished[track] = body.text
+        if self._is_sdks:
             await self._show(track, body.text, _DONE)
 
     async def delete(self, receipt: Receipt) -> None:

@@ -32,7 +32,7 @@ class Unsubscribed(Unreachable):
 _error = error_table(
     "WeCom",
     {
-        ("-1", "6000"): (their_fault, "WeCom is busy ({why})"),
+        ("-1", "6000", "846601", "846602"): (their_fault, "WeCom is busy ({why})"),
         ("45009", "846607", "45033"): (slower, "WeCom wants us to be slower ({why})"),
         "846609": (Unsubscribed, "WeCom does not know this connection any more ({why})"),
         ("846605", "846608"): (Refused, "That answer can not be changed any more ({why})"),
@@ -92,8 +92,9 @@ class WeComSocket(SocketFeed[dict[str, Any]]):
             asked["body"] = body
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         try:
-            await self.socket.send_str(json.dumps(asked, ensure_ascii=False))
             async with asyncio.timeout(seconds):
+                # A line that is stuck takes nothing more, and does not say so.
+                await self.socket.send_str(json.dumps(asked, ensure_ascii=False))
                 reply: dict[str, Any] = await answer
         except (TimeoutError, ConnectionError, RuntimeError, aiohttp.ClientError) as error:
             raise Unreachable(f"WeCom does not answer ({trouble_told(error)})", maybe_done=True) from None
