@@ -19,6 +19,7 @@ from hermes.domain.ports.agent import ModelRequest as Request
 from hermes.domain.settings.live import SettingsReport
 from hermes.domain.turns.event import ToolFinished
 from hermes.entry.terminal.remote import GatewayConnection
+from hermes.state.settings.loader import load_settings
 from hermes.testing.api import ApiWorld, Heard
 from hermes.testing.clock import settle
 from hermes.testing.model import Say, ScriptedModel, call, last_words, say
@@ -289,3 +290,32 @@ async def test_an_agent_keeps_its_id_while_a_task_it_gave_is_under_way(tmp_path:
             over.set()
             assert (await asked).status == 200
             assert await line.ask("/control/agent-idle", {"agent": "front"}, bool)
+
+
+@pytest.mark.parametrize("linked", ["agents/bee", "agents"])
+async def test_what_is_behind_a_link_is_closed_to_other_agents(tmp_path: Path, linked: str) -> None:
+    """Somebody may keep the folder of an agent, or of all, on another disk."""
+    home, disk = tmp_path / "home", tmp_path / "disk"
+    (home / linked).parent.mkdir(parents=True)
+    (home / linked).symlink_to(disk)
+    plan = disk / ("bee" if linked == "agents" else "") / "workspace" / "plan.txt"
+    plan.parent.mkdir(parents=True)
+    plan.write_text("the combination is 4711")
+
+    def answer(request: Request) -> Say:
+        done = [entry.record for entry in request.entries if isinstance(entry.record, ToolFinished)]
+        return say(done[-1].text) if done else call("read_file", json.dumps({"path": str(plan)}))
+
+    config = "agents: {bee: {}, ant: {}}\n"
+    async with ApiWorld(home=home, config=config, provider=ScriptedModel(answer)) as api:
+        assert "4711" in str((await ask(api, "bee")).json)
+        for other in ("ant", "main"):
+            assert "4711" not in str((await ask(api, other)).json), other
+
+
+def test_no_link_makes_two_agents_share_a_home(tmp_path: Path) -> None:
+    (tmp_path / "agents" / "bee").mkdir(parents=True)
+    (tmp_path / "agents" / "ant").symlink_to("bee")
+    (tmp_path / "config.yaml").write_text("agents:\n  bee: {}\n  ant: {}\n")
+    (stop,) = load_settings(tmp_path, {}).stops
+    assert stop.message == "The agents bee and ant share one home_dir."

@@ -7,10 +7,11 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.world import OUTPUT_FOLDER, FolderRules
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.entry.http.site.owner_socket import socket_places
+from hermes.state.home.agent_homes import moved_agents
 from hermes.state.home.homes import AGENTS_FOLDER, SKILLS_FOLDER, agent_home, root_home
 from hermes.state.home.locks import lock_folder, runtime_folders
 from hermes.state.memory.files import READABLE
@@ -28,10 +29,9 @@ def closed_homes(home: Path, environ: Mapping[str, str], settings: Settings) -> 
     locks and sockets, wherever they are."""
     usual = root_home({**environ, "HERMES_HOME": ""})
     # The others live inside the gateway's own; a thousand of them must not slow down each look.
-    apart = [AgentId(name) for name, hosted in settings.agents.items() if hosted.home_dir]
-    hosted = (agent_home(home, name, settings) for name in apart)
+    hosted = (agent_home(home, name, settings) for name in moved_agents(home, settings))
     beside = (lock_folder(environ), *runtime_folders(environ), *socket_places(home, environ))
-    return spellings((home, root_home(environ), usual, *hosted, *beside))
+    return spellings((home, home / AGENTS_FOLDER, root_home(environ), usual, *hosted, *beside))
 
 
 def homes_for(profile: Profile, workspace: Path, closed: tuple[str, ...]) -> FolderRules:
@@ -58,8 +58,7 @@ def homes_for(profile: Profile, workspace: Path, closed: tuple[str, ...]) -> Fol
 
 def _others(main: Profile) -> tuple[str, ...]:
     """Where the agents live beside the main one, whose home holds most of them."""
-    apart = [AgentId(name) for name, hosted in main.settings.agents.items() if hosted.home_dir]
-    homes = [agent_home(main.home, name, main.settings) for name in apart if name != MAIN_AGENT]
+    homes = [agent_home(main.home, name, main.settings) for name in moved_agents(main.home, main.settings)]
     return spellings([main.home / AGENTS_FOLDER, *homes])
 
 

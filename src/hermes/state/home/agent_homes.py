@@ -4,7 +4,7 @@ none may be, hold or be inside that of another."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from hermes.domain.errors import UserError
@@ -41,12 +41,13 @@ _OF_PROCESS = (".", "gateway", "reserve.bin", "auth.")
 def check_homes(home: Path, settings: Settings, lines: Mapping[str, int], findings: SettingsFindings) -> None:
     """With a shared home nothing starts: what is kept from an agent would not be. Nor with one among the
     files of the system."""
-    if not any(hosted.home_dir for hosted in settings.agents.values()):
+    moved = frozenset(moved_agents(home, settings))
+    if not moved and not (home / AGENTS_FOLDER).is_symlink():
         return
     top, told = Path(os.path.realpath(home)), set[str]()
-    places = list(_places(home, top, settings))
+    places = list(_places(home, top, settings, moved))
     for place, name in places:
-        outside = _is_moved(name, settings) and not place.is_relative_to(top)
+        outside = name in moved and not place.is_relative_to(top)
         if outside and _is_of_system(place):
             message = f"The home_dir of the agent {name} is {place}, among the files of the system."
             hint = "Give it a folder in the home, or another one of yours."
@@ -59,18 +60,30 @@ def check_homes(home: Path, settings: Settings, lines: Mapping[str, int], findin
             other = owners.get(above, name)
             if other == name or (above == top and place != top):
                 continue
-            moved, stays = (name, other) if _is_moved(name, settings) else (other, name)
-            if moved not in told:
-                told.add(moved)
-                line = lines.get(f"agents.{moved}.home_dir")
+            comes, stays = (name, other) if name in moved else (other, name)
+            if comes not in told:
+                told.add(comes)
                 what = "share one home_dir" if above == place else "have one home_dir inside the other's"
-                message = f"The agents {stays} and {moved} {what}."
-                findings.stop(line, message, "Give each a folder of its own.")
+                message = f"The agents {stays} and {comes} {what}."
+                findings.stop(
+                    lines.get(f"agents.{comes}.home_dir"), message, "Give each a folder of its own."
+                )
     for place, name in places:
-        if _is_moved(name, settings) and name not in told and _is_of_gateway(place, top):
+        if name in moved and name not in told and _is_of_gateway(place, top):
             message = f"The home_dir of the agent {name} is {place}, which the gateway keeps for itself."
             hint = f"Give it a folder of its own, like {AGENTS_FOLDER}/{name}."
             findings.stop(lines.get(f"agents.{name}.home_dir"), message, hint)
+
+
+def moved_agents(home: Path, settings: Settings) -> list[AgentId]:
+    """The agents that live apart from the others: by their `home_dir`, or behind a link in `agents/`."""
+    try:
+        with os.scandir(home / AGENTS_FOLDER) as entries:
+            links = {entry.name for entry in entries if entry.is_symlink()}
+    except OSError:
+        links = set()
+    hosted = ((name, one) for name, one in settings.agents.items() if name != MAIN_AGENT)
+    return [AgentId(name) for name, one in hosted if one.home_dir or name in links]
 
 
 def _is_of_system(place: Path) -> bool:
@@ -92,18 +105,14 @@ def _is_of_gateway(place: Path, top: Path) -> bool:
     return False
 
 
-def _is_moved(name: str, settings: Settings) -> bool:
-    hosted = settings.agents.get(name)
-    return name != MAIN_AGENT and hosted is not None and bool(hosted.home_dir)
-
-
-def _places(home: Path, top: Path, settings: Settings) -> Iterator[tuple[Path, str]]:
+def _places(home: Path, top: Path, settings: Settings, moved: Collection[str]) -> Iterator[tuple[Path, str]]:
     """Where agents really live, the main one first."""
+    together = Path(os.path.realpath(top / AGENTS_FOLDER))
     yield top, MAIN_AGENT
     yield from ((top / folder, MAIN_AGENT) for folder in _OF_MAIN)
     for name in settings.agents:
-        if not _is_moved(name, settings):
-            yield top / "agents" / name, name
+        if name not in moved:
+            yield together / name, name
             continue
         try:
             yield Path(os.path.realpath(agent_home(home, AgentId(name), settings))), name
