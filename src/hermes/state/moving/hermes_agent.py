@@ -6,19 +6,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from hermes.domain.errors import UserError
 from hermes.domain.ids import CallId
 from hermes.domain.text import storable
 from hermes.domain.tools.tool import ToolCall
 from hermes.domain.turns.moving import MovedMessage, MovedSession
 from hermes.domain.turns.turn import Speaker
+from hermes.state.moving.old_database import opened, rows
 
 DATABASE = "state.db"
 _SPEAKERS = {"user": Speaker.USER, "assistant": Speaker.AGENT, "tool": Speaker.TOOL}
@@ -28,19 +27,13 @@ _MESSAGES = "SELECT * FROM messages WHERE session_id = ? ORDER BY id"
 
 def read_sessions(path: Path) -> Iterator[MovedSession]:
     """The conversations in which something was said; a `UserError` if the file is none of that program."""
-    try:
-        with closing(
-            apsw.Connection(f"file:{path}?mode=ro", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-        ) as db:
-            for row in _rows(db, _SESSIONS):
-                messages = tuple(_messages(db, str(row["id"])))
-                if messages:
-                    yield _session(row, messages)
-    except (apsw.Error, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise UserError(
-            f"{path} cannot be read as the database of Hermes Agent ({error}).",
-            hint="It must be of version 0.19 or later; start that once, and try again.",
-        ) from None
+    with opened(
+        path, "Hermes Agent", "It must be of version 0.19 or later; start that once, and try again."
+    ) as db:
+        for row in rows(db, _SESSIONS):
+            messages = tuple(_messages(db, str(row["id"])))
+            if messages:
+                yield _session(row, messages)
 
 
 def _session(row: Mapping[str, Any], messages: tuple[MovedMessage, ...]) -> MovedSession:
@@ -58,7 +51,7 @@ def _session(row: Mapping[str, Any], messages: tuple[MovedMessage, ...]) -> Move
 
 def _messages(db: apsw.Connection, session: str) -> Iterator[MovedMessage]:
     """What the model was still told of: not what was taken back, nor what a summary stands for."""
-    for row in _rows(db, _MESSAGES, session):
+    for row in rows(db, _MESSAGES, session):
         speaker = _SPEAKERS.get(str(row["role"]))
         if speaker is None or not row.get("active", 1) or row.get("compacted", 0):
             continue
@@ -102,9 +95,3 @@ def _text(value: object) -> str:
 
 def _moment(seconds: object) -> datetime:
     return datetime.fromtimestamp(float(seconds), UTC)  # type: ignore[arg-type]
-
-
-def _rows(db: apsw.Connection, query: str, *values: str) -> Iterator[dict[str, Any]]:
-    cursor = db.execute(query, values)
-    for row in cursor:
-        yield dict(zip((name for name, _ in cursor.getdescription()), row, strict=True))
