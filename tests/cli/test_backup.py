@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import zipfile
@@ -11,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.backups import HomeBackups, archiving, made_at
+from hermes.app.backups import HomeBackups, archiving, made_at, opened
 from hermes.domain.settings.backup import BackupSettings
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.settings import Settings
 from hermes.domain.word import replace
+from hermes.state.home.archive import read_archive
 from hermes.state.settings.loader import LoadedSettings, load_settings
 from hermes.testing.clock import FakeClock
 from tests.cli.command import end_gateway, gateway, hermes
@@ -95,6 +97,45 @@ def test_an_encrypted_backup_opens_with_its_passphrase_alone(home: Path, tmp_pat
     other = tmp_path / "other"
     told(other, "backup", "restore", str(file), "-y", **PASSPHRASE)
     assert "xoxb-secret-of-mine" in (other / ".env").read_text()
+
+
+def test_where_there_is_no_room_it_is_said_so(home: Path, tmp_path: Path) -> None:
+    (home / "config.yaml").write_text("model: demo\n")
+    (home / "big").write_bytes(os.urandom(2_000_000))
+    plain, sealed, other = tmp_path / "plain.zip", tmp_path / "sealed.zip", tmp_path / "other"
+    told(home, "backup", "create", "-o", str(plain))
+    told(home, "backup", "create", "-e", "-o", str(sealed), **PASSPHRASE)
+    small, size = ("prlimit", "--fsize=1000000"), plain.stat().st_size
+    for words, says, limit in (
+        (["create", "-o", str(tmp_path / "a.zip")], "a.zip cannot be written", small),
+        # Enough for the plain archive, too little for the encrypted one.
+        (
+            ["create", "-e", "-o", str(tmp_path / "b.zip")],
+            "b.zip cannot be written",
+            ("prlimit", f"--fsize={size}"),
+        ),
+        (["verify", str(sealed)], f"too little room in {tmp_path}", small),
+        (["restore", "-y", str(plain)], f"{other}/.restoring/new/big cannot be written", small),
+        (["restore", "-y", str(sealed)], f"too little room in {tmp_path}", small),
+    ):
+        place = other if words[0] == "restore" else home
+        said = hermes(place, "backup", *words, before=limit, **PASSPHRASE)
+        assert said.code == 1 and says in said.err and said.clean, said
+    assert not list(tmp_path.glob(".backup-*")) and not (other / ".restoring").exists()
+    told(other, "backup", "restore", "-y", str(sealed), **PASSPHRASE)
+    assert (other / "big").stat().st_size == 2_000_000
+
+
+def test_a_backup_on_a_medium_that_only_reads_is_decrypted_elsewhere(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "config.yaml").write_text("model: demo\n")
+    told(home, "backup", "create", "-e", "-o", str(tmp_path / "sealed.zip"), **PASSPHRASE)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr("hermes.app.backups._is_writable", lambda folder: folder != tmp_path)
+    with opened(tmp_path / "sealed.zip", lambda: "correct horse") as plain:
+        assert plain.is_relative_to(tmp_path / "tmp") and read_archive(plain).version
 
 
 @pytest.mark.server

@@ -67,6 +67,20 @@ def test_one_that_cannot_be_prepared_is_taken_back(repositories: Repositories) -
     assert repositories.head == "the first"
 
 
+def test_one_that_never_gets_ready_is_taken_back(
+    repositories: Repositories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.execution.service.checkout._PREPARING", 0.5)
+    repositories.change("Hang", "#!/bin/sh\nexec sleep 60\n")
+    with pytest.raises(UserError, match=r"the old one stays: .*timed out"):
+        update_checkout(look_for_update(repositories.clone, ENVIRON), ENVIRON)
+    assert repositories.head == "the first"
+    repositories.change("Run nowhere", "#!/no/such/program\n")
+    with pytest.raises(UserError, match=r"the old one stays: .*No such file"):
+        update_checkout(look_for_update(repositories.clone, ENVIRON), ENVIRON)
+    assert repositories.head == "the first"
+
+
 def test_changes_by_hand_are_never_lost(repositories: Repositories) -> None:
     repositories.change("Hear better", WORKS)
     (repositories.clone / "hermes").write_text("mine")

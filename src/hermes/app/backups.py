@@ -4,6 +4,7 @@ one by itself. When the next one is due follows from the newest file, so nothing
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import shutil
@@ -11,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -34,6 +35,8 @@ _VARIABLE = "HERMES_BACKUP_PASSPHRASE"
 _STAMP = "%Y%m%d-%H%M%S"
 _NAME = re.compile(r"hermes-(\d{8}-\d{6})(?:-quick)?(?:\.sealed)?\.zip")
 _LOOK_SECONDS = 300.0
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_ROOM = "Make room there, or copy the backup to a folder that has some."
 NO_PACKAGE = "Encryption needs a package."
 INSTALL = "Install it: hermes platforms install backup"
 
@@ -50,21 +53,24 @@ class HomeBackups(Struct, frozen=True, kw_only=True):
         self, target: Path, database: str, now: datetime, progress: Progress, *, quick: bool
     ) -> ArchiveManifest:
         """Write a backup; encrypted if there is a passphrase. Blocking."""
-        from hermes.state.home.archive import ArchiveManifest, write_archive
+        from hermes.state.home.archive import ArchiveManifest, unwritten, write_archive
 
         manifest = ArchiveManifest(made_at=now, version=self.version, quick=quick)
         copy = Path(database) if database and not quick else None
         if not self.passphrase:
             write_archive(self.home, target, copy, manifest, progress)
             return manifest
-        with TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder:
-            plain = Path(folder) / "plain.zip"
-            write_archive(self.home, plain, copy, manifest, progress)
-            sealed = Path(folder) / target.name
-            encrypt(plain, sealed, self.passphrase)
-            sync_file(sealed)
-            sealed.replace(target)
-            sync_folder(target.parent)
+        try:
+            with TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder:
+                plain = Path(folder) / "plain.zip"
+                write_archive(self.home, plain, copy, manifest, progress)
+                sealed = Path(folder) / target.name
+                encrypt(plain, sealed, self.passphrase)
+                sync_file(sealed)
+                sealed.replace(target)
+                sync_folder(target.parent)
+        except OSError as error:
+            raise unwritten(target, error) from None
         return manifest
 
     def target(self, now: datetime, *, quick: bool) -> Path:
@@ -123,7 +129,8 @@ def encrypt(plain: Path, sealed: Path, passphrase: str) -> None:
 
 @contextmanager
 def opened(backup: Path, passphrase: Callable[[], str]) -> Iterator[Path]:
-    """A backup as a plain archive, decrypted beside itself for as long as it is needed."""
+    """A backup as a plain archive, decrypted for as long as it is needed: beside itself, or among the
+    temporary files where that cannot be written."""
     from zipfile import BadZipFile, ZipFile
 
     try:
@@ -137,18 +144,26 @@ def opened(backup: Path, passphrase: Callable[[], str]) -> Iterator[Path]:
         yield backup
         return
     pyrage, words = _pyrage(), passphrase()
-    if shutil.disk_usage(backup.parent).free < backup.stat().st_size:
-        raise UserError(f"There is too little room in {backup.parent} to decrypt {backup.name}.")
-    with TemporaryDirectory(dir=backup.parent, prefix=".backup-") as folder:
+    place = backup.parent if _is_writable(backup.parent) else Path(gettempdir())
+    no_room = UserError(f"There is too little room in {place} to decrypt {backup.name}.", hint=_ROOM)
+    if shutil.disk_usage(place).free < backup.stat().st_size:
+        raise no_room
+    with TemporaryDirectory(dir=place, prefix=".backup-") as folder:
         plain = Path(folder) / "plain.zip"
         try:
             identity = pyrage.x25519.Identity.from_str(pyrage.passphrase.decrypt(key, words).decode().strip())
             with ZipFile(backup) as archive, archive.open(_SEALED_HOME) as source, plain.open("wb") as out:
                 pyrage.decrypt_io(source, out, [identity])
-        except (pyrage.DecryptError, pyrage.IdentityError, BadZipFile, OSError):
+        except (pyrage.DecryptError, pyrage.IdentityError, BadZipFile, OSError) as error:
+            if isinstance(error, OSError) and error.errno in _FULL:
+                raise no_room from None
             hint = "The passphrase is wrong, or the file is damaged."
             raise UserError(f"{backup} cannot be decrypted.", hint=hint) from None
         yield plain
+
+
+def _is_writable(folder: Path) -> bool:
+    return os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_RDONLY
 
 
 def _pyrage() -> Any:

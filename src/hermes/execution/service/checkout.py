@@ -14,6 +14,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 
 _SECONDS = 300.0
+_PREPARING = 1200.0
 _MADE_BY_US = "made-by-hermes"
 _SHOWN = 20
 _PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
@@ -68,15 +69,18 @@ def update_checkout(state: UpdateState, environ: Mapping[str, str]) -> None:
         )
     before = _git(root, environ, "rev-parse", "HEAD")
     _git(root, environ, "merge", "--quiet", "--ff-only", "@{upstream}")
-    done = subprocess.run(
-        [str(root / "hermes"), "--version"], env={**environ, "HERMES_VENV": sys.prefix},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_SECONDS * 4,
-        check=False,
-    )  # fmt: skip
-    if done.returncode:
+    try:
+        done = subprocess.run(
+            [str(root / "hermes"), "--version"], env={**environ, "HERMES_VENV": sys.prefix},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_PREPARING,
+            check=False,
+        )  # fmt: skip
+        why = (done.stderr.strip() or "no reason was given") if done.returncode else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = str(error)
+    if why:
         _git(root, environ, "reset", "--quiet", "--keep", before)
-        why = one_line(done.stderr.strip() or "no reason was given", 300)
-        raise UserError(f"The new version could not be prepared, so the old one stays: {why}")
+        raise UserError(f"The new version could not be prepared, so the old one stays: {one_line(why, 300)}")
 
 
 def _git(root: Path, environ: Mapping[str, str], *words: str) -> str:

@@ -103,13 +103,15 @@ def write_archive(
         draft.replace(target)
         sync_folder(target.parent)
     except OSError as error:
-        reason = error.strerror or error
-        raise UserError(
-            f"{target} cannot be written ({reason}).", hint="Name another place with -o."
-        ) from None
+        raise unwritten(target, error) from None
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def unwritten(target: Path, error: OSError) -> UserError:
+    reason = error.strerror or error
+    return UserError(f"{target} cannot be written ({reason}).", hint="Name another place with -o.")
 
 
 def _files_of(home: Path, manifest: ArchiveManifest) -> Iterator[str]:
@@ -236,15 +238,24 @@ def _check_path(path: str) -> None:
         raise ValueError(f"it names “{one_line(path, 80)}”")
 
 
+def _write(out: IO[bytes], piece: bytes, place: Path) -> None:
+    try:
+        while piece:
+            piece = piece[out.write(piece) :]
+    except OSError as error:
+        hint = "Nothing was changed. Make room, and try again."
+        raise UserError(f"{place} cannot be written ({error.strerror}).", hint=hint) from None
+
+
 def _take(member: IO[bytes], file: ArchivedFile, target: Path | None, source: Path) -> None:
     digest, size = hashlib.sha256(), 0
     if target is not None:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     place = target or Path(os.devnull)
     flags = os.O_WRONLY | (os.O_CREAT | os.O_EXCL if target else 0)
-    with os.fdopen(os.open(place, flags, 0o600), "wb") as out:
+    with os.fdopen(os.open(place, flags, 0o600), "wb", buffering=0) as out:
         while (piece := member.read(_PIECE)) and size <= file.size:
-            out.write(piece)
+            _write(out, piece, place)
             digest.update(piece)
             size += len(piece)
     if (size, digest.hexdigest()) != (file.size, file.sha256):
