@@ -142,10 +142,10 @@ def _list(command: CliCommand) -> None:
 
 
 def _export(command: CliCommand) -> None:
-    command.console.json([_as_json(entry) for entry in _entries(command)])
+    command.console.json([entry_facts(entry) for entry in _entries(command)])
 
 
-def _as_json(entry: MemoryEntry) -> dict[str, object]:
+def entry_facts(entry: MemoryEntry) -> dict[str, object]:
     return {
         "id": entry.id,
         "person": entry.person,
@@ -164,7 +164,7 @@ def _show(command: CliCommand) -> None:
     if entry is None:
         raise UserError(f"There is no entry {command.asked.entry}.", hint="`hermes memory list` shows them.")
     if command.asked.json:
-        command.console.json(_as_json(entry))
+        command.console.json(entry_facts(entry))
         return
     command.console.line(entry.text)
     whose = "the agent" if entry.person == EVERYBODY else entry.person
