@@ -562,7 +562,7 @@ def tools_in(rig: Rig, agent: AgentBackends) -> dict[str, Tool]:
     return {tool.name: tool for tool in tools_of(services)}
 
 
-async def _nobody(query: str, limit: int, context: ToolContext) -> list[SearchHit]:
+async def _nobody(query: str, limit: int, context: ToolContext, *place: object) -> list[SearchHit]:
     return []
 
 

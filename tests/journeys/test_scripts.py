@@ -34,7 +34,7 @@ except tools.ToolError as error:
 """
 
 
-async def _nobody(query: str, limit: int, context: ToolContext) -> list[SearchHit]:
+async def _nobody(query: str, limit: int, context: ToolContext, *place: object) -> list[SearchHit]:
     return []
 
 

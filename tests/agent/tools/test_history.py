@@ -95,15 +95,15 @@ async def test_it_tells_where_when_and_who(talks: Talks) -> None:
     assert (await talks.find("apples")).splitlines() in (
         [
             "old “Fruit[31m”",
-            "  2026-01-05 12:30 user: I like red apples",
+            "  #1 2026-01-05 12:30 user: I like red apples",
             "other",
-            "  2026-01-05 12:30 agent: Pears, not apples",
+            "  #2 2026-01-05 12:30 agent: Pears, not apples",
         ],
         [
             "other",
-            "  2026-01-05 12:30 agent: Pears, not apples",
+            "  #2 2026-01-05 12:30 agent: Pears, not apples",
             "old “Fruit[31m”",
-            "  2026-01-05 12:30 user: I like red apples",
+            "  #1 2026-01-05 12:30 user: I like red apples",
         ],
     )
     assert (await talks.find('"red apples"')).startswith("old ")
@@ -114,7 +114,7 @@ async def test_what_the_turn_itself_said_is_left_out_and_this_conversation_is_ma
         "now", UserSaid(text="bananas for breakfast"), UserSaid(text="what about bananas and kiwis")
     )
     assert await talks.find("bananas") == (
-        "now (this conversation)\n  2026-01-05 12:30 user: bananas for breakfast"
+        "now (this conversation)\n  #1 2026-01-05 12:30 user: bananas for breakfast"
     )
     assert await talks.find("kiwis") == "No earlier message matches “kiwis”."
 
@@ -159,6 +159,42 @@ async def test_people_find_what_they_may_come_back_to(
         assert {line for line in lines if not line.startswith(" ")} == seen
 
 
+async def test_one_that_was_found_is_read(talks: Talks) -> None:
+    await talks.tell("old", *(UserSaid(text=f"line\n{number}" * 200) for number in range(60)))
+    whole = (await talks.find("", session="old")).splitlines()
+    assert (
+        whole[0] == "old"
+        and whole[1].startswith("  #1 2026-01-05 12:30 user: line 0")
+        and len(whole[1]) > 1000
+    )
+    assert len(whole) == 22 and whole[-1] == "[before that: around 1; after it: around 20]"
+    around = (await talks.find("", session="old", around=40)).splitlines()
+    assert [line.split()[0] for line in around[1:-1]] == [f"#{number}" for number in range(30, 50)]
+    end = (await talks.find("", session="old", around=999)).splitlines()
+    assert end[-2].startswith("  #60 ")
+    await talks.tell("short", UserSaid(text="apples"), ModelSaid(text=""), ModelSaid(text="Pears"))
+    assert (await talks.find("", session="short")).splitlines() == [
+        "short", "  #1 2026-01-05 12:30 user: apples", "  #3 2026-01-05 12:30 agent: Pears",
+    ]  # fmt: skip
+    latest = (await talks.find("", limit=2)).splitlines()
+    assert [line for line in latest if not line.startswith(" ")] == ["short", "old"]
+
+
+@pytest.mark.parametrize("asker", ["fake:2", None, "terminal:local"])
+async def test_nobody_reads_what_they_may_not_find(talks: Talks, asker: str | None) -> None:
+    await talks.tell(session("mine"), UserSaid(text="plums"))
+    await talks.tell(replace(session("other agents"), agent=AgentId("other")), UserSaid(text="plums"))
+    await talks.tell(session("now", owner=asker))
+    for name in ("mine", "other agents", "nobody's", "\ud800"):
+        if asker == "terminal:local" and name == "mine":
+            assert "plums" in await talks.find("", session=name)
+            continue
+        with pytest.raises(UserError, match="There is no conversation"):
+            await talks.find("", session=name)
+    told = await talks.find("")
+    assert told.startswith("mine") if asker == "terminal:local" else told == "There is none."
+
+
 async def test_limit_counts_conversations(talks: Talks) -> None:
     for number in range(12):
         await talks.tell(f"s{number}", *(UserSaid(text=f"apples {n}") for n in range(5)))
@@ -169,7 +205,7 @@ async def test_limit_counts_conversations(talks: Talks) -> None:
         assert sum(line.startswith("s") for line in lines) == sessions
 
 
-@pytest.mark.parametrize("query", ["", " ", "???", '"', "*", "🦊", "\ud800"])
+@pytest.mark.parametrize("query", [" ", "???", '"', "*", "🦊", "\ud800"])
 async def test_a_query_without_a_word_is_told(talks: Talks, query: str) -> None:
     with pytest.raises(UserError, match="The query has no word in it"):
         await talks.find(query)
@@ -186,4 +222,6 @@ async def test_a_strange_query_finds_nothing_and_breaks_nothing(talks: Talks, qu
 
 async def test_nobody_is_asked(talks: Talks) -> None:
     assert talks.tool.approval is Approval.NEVER and talks.tool.asks is None
-    assert list(TOOLS["session_search"].signature.kinds) == ["query", "limit"]
+    assert list(TOOLS["session_search"].signature.kinds) == [
+        "query", "limit", "session", "around",
+    ]  # fmt: skip

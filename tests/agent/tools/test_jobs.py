@@ -19,7 +19,7 @@ from hermes.testing.harness import Journey
 from hermes.testing.tools import tool_services, tools_of
 
 
-async def nothing(query: str, limit: int, context: ToolContext) -> list[SearchHit]:
+async def nothing(query: str, limit: int, context: ToolContext, *place: object) -> list[SearchHit]:
     return []
 
 

@@ -229,6 +229,18 @@ def sections_of(diff: list[str]) -> str:
     return "\n".join(["*** Begin Patch", "*** Update File: f.txt", *body, "*** End Patch"])
 
 
+@pytest.mark.parametrize("around", ["```\n{}\n```", "apply_patch <<'EOF'\n{}\nEOF\n", "Here it is:\n{}\n"])
+def test_what_models_put_around_a_patch_is_left_out(around: str) -> None:
+    text = "*** Begin Patch\n*** Update File: a\n@@\n-b\n+c\n*** End Patch"
+    assert read_patch(around.format(text)) == read_patch(text)
+
+
+def test_line_numbers_of_a_diff_are_understood_in_sections() -> None:
+    text = "*** Update File: a\n@@ -5,2 +5,2 @@ def f():\n x\n-y\n+z\n"
+    (change,) = read_patch(text)
+    assert change_text("a", "x\ny\n\n\nx\ny\n", change.hunks) == "x\ny\n\n\nx\nz\n"
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_it_does_what_git_apply_and_patch_do(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)

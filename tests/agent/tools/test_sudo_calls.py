@@ -75,7 +75,7 @@ class World:
 
 
 async def use(world: World, command: str, sudo: Any = None) -> ToolResult:
-    async def none(query: str, limit: int, context: ToolContext) -> list[Any]:
+    async def none(query: str, limit: int, context: ToolContext, *place: object) -> list[Any]:
         return []
 
     backend: Any = world

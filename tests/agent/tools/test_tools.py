@@ -29,7 +29,7 @@ from tests.execution.test_documents import word
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tools.md"
 
 
-async def nobody(query: str, limit: int, context: ToolContext) -> list[SearchHit]:
+async def nobody(query: str, limit: int, context: ToolContext, *place: object) -> list[SearchHit]:
     """The history of an agent to which nobody has spoken."""
     return []
 
@@ -134,9 +134,9 @@ def test_a_schema_follows_the_signature() -> None:
     assert TOOLS["process"].signature.parameters == {
         "type": "object",
         "properties": {
-            "action": {"type": "string", "enum": ["list", "poll", "wait", "kill", "write"]},
+            "action": {"type": "string", "enum": ["list", "poll", "wait", "kill", "write", "close"]},
             "id": {"type": "string"},
-            "text": {"type": "string", "description": "for write"},
+            "text": {"type": "string"},
             "seconds": {"type": "integer", "description": "for wait, at most 600"},
         },
         "required": ["action"],
@@ -527,6 +527,11 @@ async def test_background_processes(bench: Bench) -> None:
     assert [(view.id, view.code) for view in bench.ended] == [(name, 0)]
     with pytest.raises(UserError, match="no process"):
         await bench.use("process", action="poll", id="proc_x")
+    sorting = (await bench.text("terminal", command="sort", background=True)).split()[1]
+    for line in ("b", "a"):
+        await bench.use("process", action="write", id=sorting, text=line)
+    assert await bench.text("process", action="close", id=sorting) == f"The input of {sorting} has ended."
+    assert (await bench.text("process", action="wait", id=sorting)).endswith("a\nb\n")
     other = (await bench.text("terminal", command="sleep 60", background=True, notify=True)).split()[1]
     assert "ended with 1" in await bench.text("process", action="kill", id=other)
 

@@ -66,19 +66,18 @@ async def cronjob(
     quiet_hours: str | None = None,
     budget: str | None = None,
 ) -> str:
-    """Make and look after jobs that run later, each in a session of its own. The prompt must say everything:
-    a run knows nothing of this conversation.
+    """Jobs that run later, in sessions that know nothing of this conversation: the prompt must say all.
 
     job: id or name
     schedule: 30m (once), every 2h, 0 9 * * MON-FRI, or 2030-05-01T09:00
     deliver: origin (this chat), local, or platform:chat[:thread]
     repeat: how often in all
-    catch_up: for missed times: once, skip or all
-    script: of the home's scripts folder; its output goes before the prompt
+    catch_up: missed times: once, skip, all
+    script: of the home's scripts; its output comes first
     no_agent: the script's output is the message
-    context_from: jobs whose last answers are told to this one
-    attach_to_session: keep what it sends here in this conversation, to talk about it
-    notify_only: for checks: silent unless something is up
+    context_from: jobs whose last answers it is told
+    attach_to_session: what it sends stays in this conversation
+    notify_only: silent unless something is up
     quiet_hours: 22:00-07:00
     budget: for a day: 0.50, 20k tokens
     """

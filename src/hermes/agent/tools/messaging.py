@@ -77,7 +77,7 @@ async def send_message(
     """Send a message to another chat, or list the chats there are. Your answer needs no tool.
 
     target: platform (its home channel), platform:chat[:thread], platform:#name, all; commas for several
-    message: the text; MEDIA:path on a line of its own attaches a file of your workspace
+    message: MEDIA:path on a line of its own attaches a file of your workspace
     """
     post = invocation.services.get(MessagingPort)
     if action == "list":

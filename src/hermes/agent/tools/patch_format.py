@@ -14,7 +14,8 @@ from hermes.domain.text import one_line
 
 _SECTION = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
 _MOVE = "*** Move to: "
-_FRAMES = ("*** Begin Patch", "*** End Patch", "*** End of File")
+_BEGIN, _END = "*** Begin Patch", "*** End Patch"
+_FRAMES = (_BEGIN, _END, "*** End of File")
 _NUMBERS = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _WORD = re.compile(r"[^\W\d]\w*")
 _NOWHERE = "/dev/null"
@@ -57,6 +58,9 @@ class FileChange(Struct, kw_only=True):
 def read_patch(text: str) -> list[FileChange]:
     """A `UserError` says what is wrong with it."""
     lines = text.replace("\r\n", "\n").split("\n")
+    if _BEGIN in lines:  # what is around it is the shell or the Markdown that a model thinks of
+        lines = lines[lines.index(_BEGIN) :]
+        lines = lines[: lines.index(_END) + 1] if _END in lines else lines
     unified = not any(map(_SECTION.match, lines)) and any(line.startswith("+++ ") for line in lines)
     changes = _read_unified(lines) if unified else _read_sections(lines)
     if not changes:
@@ -84,6 +88,8 @@ def _read_sections(lines: Sequence[str]) -> list[FileChange]:
             raise UserError(f"Line {number} of the patch, “{one_line(line, 60)}”, belongs to no file.")
         elif line.startswith(_MOVE):
             changes[-1].move_to = line.removeprefix(_MOVE).strip()
+        elif numbers := _NUMBERS.match(line):
+            changes[-1].hunks.append(Hunk(line=int(numbers[1]), new_line=int(numbers[2])))
         elif line.startswith("@@"):
             changes[-1].hunks.append(Hunk(below=line.strip("@ ")))
         else:

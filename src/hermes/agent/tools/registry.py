@@ -43,9 +43,12 @@ _LONGEST_MARK = 60
 
 class Recall(Protocol):
     """Searches the agent's conversations: at most so many places where the words of a query were said, the
-    best first, as far as the call's session may see them and without what its own turn said."""
+    best first, as far as the call's session may see them and without what its own turn said. Without words it
+    gives what was said whole, in a session around a record, or the newest of all (no session)."""
 
-    async def __call__(self, query: str, limit: int, context: ToolContext, /) -> Sequence[SearchHit]: ...
+    async def __call__(
+        self, query: str, limit: int, context: ToolContext, session: str, around: int, /
+    ) -> Sequence[SearchHit]: ...
 
 
 class MemoryBook(Protocol):

@@ -309,14 +309,14 @@ async def _approval_to_send(case: ApprovalCase, arguments: Mapping[str, Any]) ->
 )
 async def process(
     invocation: ToolInvocation,
-    action: Literal["list", "poll", "wait", "kill", "write"],
+    action: Literal["list", "poll", "wait", "kill", "write", "close"],
     id: str = "",
     text: str = "",
     seconds: int = 30,
 ) -> str | ToolResult:
-    """Look after background processes: poll shows new output, wait waits for the end, write sends a line.
+    """Look after background processes: poll shows new output, wait waits for the end, write sends text as a
+    line, close ends the input.
 
-    text: for write
     seconds: for wait, at most 600
     """
     from hermes.agent.danger.destinations import reaches_out
@@ -333,6 +333,9 @@ async def process(
         await trail.note_written(invocation.session, verdict.written)
         await processes.write(invocation.session, id, (text + "\n").encode())
         return f"Sent to {id}."
+    if action == "close":
+        await processes.write(invocation.session, id, b"", close=True)
+        return f"The input of {id} has ended."
     if action == "kill":
         view = await processes.kill(invocation.session, id)
     elif action == "wait":

@@ -228,6 +228,12 @@ class Search(Protocol):
     ) -> list[SearchHit]:
         """What was said, the best first; for a viewer only what it may see, without its own turn's words."""
 
+    def said(
+        self, limit: int, viewer: Viewer, session: SessionId | None = None, around: int = 0
+    ) -> list[SearchHit]:
+        """What was said, whole: in one session around a record, in its order, or last of all, the newest
+        first. The viewer counts as in `find`."""
+
 
 class MediaIndex(Protocol):
     def add(self, item: MediaItem) -> None: ...

@@ -91,18 +91,38 @@ class SearchTable(ScopedTable):
         rows = self._db.all(sql, *(f"%{word}%" for word in words), self._agent, *values, limit)
         return [_hit(row) for row in rows]
 
+    def said(
+        self, limit: int, viewer: Viewer, session: SessionId | None = None, around: int = 0
+    ) -> list[SearchHit]:
+        seen, values = _seen_by(viewer)
+        order = "j.n DESC" if session is None else "abs(j.seq - ?), j.seq"
+        sql = f"""SELECT j.session, j.seq, j.at, s.title, j.kind, v.text FROM said v
+            JOIN journal j ON j.n = v.n JOIN sessions s ON s.id = j.session
+            WHERE s.agent = ?{seen} AND v.text != ''{"" if session is None else " AND j.session = ?"}
+            ORDER BY {order} LIMIT ?"""
+        place = () if session is None else (storable(session), around)
+        hits = [_hit(row) for row in self._db.all(sql, self._agent, *values, *place, limit)]
+        return hits if session is None else sorted(hits, key=lambda hit: hit.seq)
 
-def recall_from(store: Store, zone: str) -> Callable[[str, int, ToolContext], Awaitable[list[SearchHit]]]:
+
+def recall_from(
+    store: Store, zone: str
+) -> Callable[[str, int, ToolContext, str, int], Awaitable[list[SearchHit]]]:
     """A search on behalf of a tool's call, with the times in the zone of this name (empty: the machine's)."""
 
-    async def recall(query: str, limit: int, context: ToolContext) -> list[SearchHit]:
+    async def recall(
+        query: str, limit: int, context: ToolContext, there: str, around: int
+    ) -> list[SearchHit]:
         def find(tx: Tx) -> list[SearchHit]:
             session = tx.sessions.get(context.session)
             if session is None:
                 return []
             turn = tx.turns.get(context.turn)
             heard = session if turn is None or turn.source is None else heard_by(session, turn.source)
-            return tx.search.find(query, limit, Viewer(session=heard, turn=context.turn))
+            viewer = Viewer(session=heard, turn=context.turn)
+            if query:
+                return tx.search.find(query, limit, viewer)
+            return tx.search.said(limit, viewer, SessionId(there) if there else None, around)
 
         return [replace(hit, at=hit.at.astimezone(zone_named(zone))) for hit in await store.read(find)]
 
