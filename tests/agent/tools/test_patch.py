@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.agent.tools import patch as patching
+from hermes.agent.tools import replacing
 from hermes.agent.tools.files import syntax_note
-from hermes.agent.tools.patch import apply_patch
+from hermes.agent.tools.replacing import apply_patch
 from hermes.domain.errors import UserError
 from tests.agent.tools.test_tools import Bench
 
@@ -46,6 +47,27 @@ def test_no_place_shows_the_nearest() -> None:
     assert "6|    x = 'it'" in str(caught.value)
     with pytest.raises(UserError, match="Nothing in the file is like it"):
         apply_patch(TEXT, "§§§§§§§§", "z")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (r"    x = 'it'\n    return 2", r"    x = \"on\"\n    return 3"),
+        ("    x = \\'it\\'\n    return 2", '    x = \\"on\\"\n    return 3'),
+        ("6|    x = 'it'\n7|    return 2", '6|    x = "on"\n7|    return 3'),
+    ],
+)
+def test_what_a_model_added_to_both_is_taken_off(old: str, new: str) -> None:
+    patched = apply_patch(TEXT, old, new)
+    assert patched == TEXT.replace("x = 'it'\n    return 2", 'x = "on"\n    return 3')
+    assert apply_patch(patched, old, new) == patched
+
+
+def test_backslashes_of_the_text_itself_stay() -> None:
+    text = r'say("a\n")' + "\nend\n"
+    changed = text.replace('"a', '"b')
+    assert apply_patch(text, r'"a\n"', r'"b\n"') == changed
+    assert apply_patch(text, r"say(\"a\\n\")\nend", r"say(\"b\\n\")\nend") == changed
 
 
 def test_empty_and_equal() -> None:
@@ -127,7 +149,7 @@ def test_looking_for_the_nearest_place_is_bounded(monkeypatch: pytest.MonkeyPatc
     assert sizes and max(sizes) <= 200
     assert len(str(caught.value)) < 1000
     sizes.clear()
-    monkeypatch.setattr(patching, "_NEAR_SECONDS", -1)
+    monkeypatch.setattr(replacing, "_NEAR_SECONDS", -1)
     with pytest.raises(UserError):
         apply_patch("some words\n" * 5000, "some other words", "@")
     assert not any(sizes), "when the time is over, the search ends"

@@ -235,6 +235,12 @@ def test_what_models_put_around_a_patch_is_left_out(around: str) -> None:
     assert read_patch(around.format(text)) == read_patch(text)
 
 
+@pytest.mark.parametrize("header", ["@@", "@@ ... @@", "@@ -1,9 +1,9 @@"])
+def test_a_diff_in_a_fence_or_without_numbers_is_understood(header: str) -> None:
+    (change,) = read_patch(f"```diff\n--- a/a\n+++ b/a\n{header}\n x\n-y\n+z\n```\n")
+    assert change_text("a", "x\ny\n", change.hunks) == "x\nz\n"
+
+
 def test_line_numbers_of_a_diff_are_understood_in_sections() -> None:
     text = "*** Update File: a\n@@ -5,2 +5,2 @@ def f():\n x\n-y\n+z\n"
     (change,) = read_patch(text)

@@ -1,13 +1,11 @@
 """`patch`: change a part of a file, found by its text, or several files by a patch.
 
-Whitespace may differ from the file's, as long as only one place matches. A change that is already there is
-recognised, so that repeating a patch after a crash changes nothing."""
+A change that is already there is recognised, so that repeating a patch after a crash changes nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,8 +21,9 @@ from hermes.agent.tools.files import (
     syntax_note,
     write_question,
 )
-from hermes.agent.tools.patch_format import ChangeKind, FileChange, change_text, read_patch, share_words
+from hermes.agent.tools.patch_format import ChangeKind, FileChange, change_text, read_patch
 from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, tool
+from hermes.agent.tools.replacing import apply_patch
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import Backend, FileView
 from hermes.domain.settings.declaring import STAND_IN
@@ -32,22 +31,9 @@ from hermes.domain.tools.tool import Approval, ApprovalPrompt, Effect
 
 _LARGEST = 4 << 20
 _LONGEST_DIFF = 4000
-_NEAR_LINES = 4000
-_NEAR_CHARS = 200
-_NEAR_SECONDS = 0.1
 _DIFF_LINES = 2000
-_LONGEST_SHOWN = 500
 _MODE = 0o777
 _NUMBERS = re.compile(r"([-+])(\d+)")
-_QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "\u00a0": " "})
-
-
-class TextEdit(Struct, frozen=True):
-    """Characters of a text, and what goes in their place."""
-
-    start: int
-    end: int
-    new: str
 
 
 async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
@@ -264,132 +250,6 @@ async def _update(
         report=report,
     )
     return [written] if stays else [written, _Write(path=path, real=real, before=data, after=None, mode=mode)]
-
-
-def apply_patch(text: str, old: str, new: str, *, every: bool = False) -> str:
-    """The text with the change; the text itself if the change is there already."""
-    if not old:
-        raise UserError("old is empty.", hint="Name the text to replace, or use write_file.")
-    if old == new:
-        raise UserError("old and new are the same.")
-    exact = [TextEdit(place.start(), place.end(), new) for place in re.finditer(re.escape(old), text)]
-    spans = [span for span in exact if not _is_done(text, span, new)]
-    if not exact:
-        loose = _loose(text, old, new)
-        spans = [span for span in loose if text[span.start : span.end] != span.new]
-        if not loose and not _stands(text, old, new, every=every):
-            raise UserError("old was not found.", hint=_nearest(text, old))
-    if len(spans) > 1 and not every:
-        places = ", ".join(str(text.count("\n", 0, span.start) + 1) for span in spans[:10])
-        raise UserError(
-            f"old was found {len(spans)} times (lines {places}).",
-            hint="Add lines around it, or set replace_all.",
-        )
-    parts: list[str] = []
-    at = 0
-    for span in spans:
-        if span.start >= at:
-            parts += (text[at : span.start], span.new)
-            at = span.end
-    return "".join((*parts, text[at:]))
-
-
-def _is_done(text: str, span: TextEdit, new: str) -> bool:
-    """Whether this place of `old` is a part of `new` that stands there already."""
-    return text.find(new, max(span.end - len(new), 0), span.start + len(new)) >= 0
-
-
-def _stands(text: str, old: str, new: str, *, every: bool) -> bool:
-    """Whether the change was made before: the lines of `new` are there whole, in one place, and something of
-    `old` is left in them. Else they may be others."""
-    wanted = [_bare(line) for line in new.strip("\r\n").splitlines()]
-    if not share_words(old, new):
-        return False
-    places = _blocks([_bare(line) for line in text.splitlines()], wanted)
-    return len(places) == 1 or (every and bool(places))
-
-
-def _blocks(lines: list[str], wanted: list[str]) -> list[int]:
-    """Where these lines stand together; places do not overlap."""
-    text, block = ("\n".join(("", *some, "")) for some in (lines, wanted))
-    places: list[int] = []
-    line = at = 0
-    while (found := text.find(block, at)) >= 0:
-        line += text.count("\n", at, found)
-        places.append(line)
-        line, at = line + len(wanted), found + len(block) - 1
-    return places
-
-
-def _loose(text: str, old: str, new: str) -> list[TextEdit]:
-    """Places whose lines are the same but for blanks and curly quotes; `new` takes their indentation. Where
-    it stands already, nothing changes."""
-    lines = text.splitlines(keepends=True)
-    wanted = [_bare(line) for line in old.strip("\r\n").splitlines()]
-    if not any(wanted):
-        return []
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line))
-    spans: list[TextEdit] = []
-    fresh = new.strip("\r\n")
-    inside = _blocks([_bare(line) for line in fresh.splitlines()], wanted)
-    for i in _blocks([_bare(line) for line in lines], wanted):
-        end = i + len(wanted)
-        block = "".join(lines[i:end])
-        shifted = _shift(fresh, _indent(old), _indent(block))
-        done = any(at <= i and _begins(lines[i - at :], fresh, shifted) for at in inside)
-        ending = "\n" if block.endswith("\n") and new else ""
-        spans.append(TextEdit(starts[i], starts[end], block if done else shifted + ending))
-    return spans
-
-
-def _begins(lines: list[str], *texts: str) -> bool:
-    return any(
-        [line.rstrip("\r\n") for line in lines[: len(block)]] == block for block in map(str.splitlines, texts)
-    )
-
-
-def _bare(line: str) -> str:
-    return " ".join(line.translate(_QUOTES).split())
-
-
-def _indent(text: str) -> str:
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    return first[: len(first) - len(first.lstrip())]
-
-
-def _shift(text: str, given: str, actual: str) -> str:
-    if given == actual:
-        return text
-    lines = text.split("\n")
-    return "\n".join(actual + line.removeprefix(given) if line.strip() else line for line in lines)
-
-
-def _nearest(text: str, old: str) -> str:
-    """The place that is most like what was looked for, with its line numbers."""
-    from difflib import SequenceMatcher
-
-    lines = text.splitlines()[:_NEAR_LINES]
-    wanted = old.strip("\n").splitlines()
-    anchor = max(wanted, key=lambda line: len(line.strip()), default="").strip()
-    matcher = SequenceMatcher(b=anchor[:_NEAR_CHARS], autojunk=False)
-    best, score, until = 0, 0.0, time.monotonic() + _NEAR_SECONDS
-    for i, line in enumerate(lines):
-        if time.monotonic() > until:
-            break
-        matcher.set_seq1(line.strip()[:_NEAR_CHARS])
-        if matcher.real_quick_ratio() > score and matcher.quick_ratio() > score and matcher.ratio() > score:
-            best, score = i, matcher.ratio()
-    if score < 0.5:
-        return "Nothing in the file is like it: read it again."
-    offset = next((i for i, line in enumerate(wanted) if line.strip() == anchor), 0)
-    first = max(best - offset, 0)
-    shown = [
-        f"{i + 1}|{lines[i][:_LONGEST_SHOWN]}"
-        for i in range(first, min(first + len(wanted), len(lines), first + 12))
-    ]
-    return "The nearest place is:\n" + "\n".join(shown)
 
 
 def _difference(before: str, after: str) -> str:

@@ -113,7 +113,9 @@ def _read_unified(lines: Sequence[str]) -> list[FileChange]:
             before, left = "", True
         elif changes and (numbers := _NUMBERS.match(line)):
             changes[-1].hunks.append(Hunk(line=int(numbers[1]), new_line=int(numbers[2])))
-        elif left and changes and changes[-1].hunks and not line.startswith(("\\", "diff ", "index ")):
+        elif left and line.startswith("@@"):
+            changes[-1].hunks.append(Hunk())
+        elif left and changes[-1].hunks and not line.startswith(("\\", "diff ", "index ", "```")):
             _take_line(changes[-1], line, number, last=number == len(lines))
     return changes
 
