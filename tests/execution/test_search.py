@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,6 +132,35 @@ def test_what_a_repository_ignores_is_left_out_below_it_too(tmp_path: Path) -> N
         "x/tmp/a.js",
     ]
     assert len(search_tree(str(tmp_path / "web"), FileSearch(pattern="x", unhidden=True)).matches) == 5
+
+
+@pytest.mark.parametrize(
+    ("rules", "inner", "hidden"),
+    [
+        ("*.log", "!keep.log", "a.log sub/a.log sub/deep/a.log"),
+        ("/sub/*.log", "", "sub/a.log sub/keep.log"),
+        ("sub/**", "", "sub/a.log sub/deep/a.log sub/keep.log"),
+        ("**/deep", "", "sub/deep/a.log"),
+        ("sub/**/a.log", "", "sub/a.log sub/deep/a.log"),
+        ("*\n!*/\n!keep.*", "", "a.log sub/a.log sub/deep/a.log"),
+        ("s*b/", "", "sub/a.log sub/deep/a.log sub/keep.log"),
+        ("", "/deep/\n[ak]*", "sub/a.log sub/deep/a.log sub/keep.log"),
+        ("s?b/{a,keep}.log\n\\#x", "", ""),
+    ],
+)
+def test_what_is_ignored_is_what_git_ignores(tmp_path: Path, rules: str, inner: str, hidden: str) -> None:
+    names = ["a.log", "sub/a.log", "sub/deep/a.log", "sub/keep.log"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / ".gitignore").write_text(rules)
+    (tmp_path / "sub" / ".gitignore").write_text(inner)
+    found = {match.path for match in search_tree(str(tmp_path), FileSearch(pattern="^x")).matches}
+    ours = [name for name in names if str(tmp_path / name) not in found]
+    git = ["git", "-C", str(tmp_path)]
+    subprocess.run([*git, "init", "-q"], check=True, env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
+    judged = subprocess.run([*git, "check-ignore", *names], capture_output=True, text=True, check=False)
+    assert ours == judged.stdout.split() == hidden.split()
 
 
 def test_the_whole_search_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import FileMatches, FileSearch, FileView
-from hermes.execution.files.ignoring import IGNORE_FILE, SKIPPED, IgnoreRules
+from hermes.execution.files.ignoring import IGNORE_FILE, SKIPPED, IgnoreRules, is_hidden
 from hermes.execution.files.paths import PathsOfSessions
 from hermes.execution.files.search import LARGEST, Gathering
 
@@ -287,16 +287,8 @@ def _walk(
             return
         entry, folder = files[path], os.path.dirname(path)
         is_folder = stat.S_ISDIR(entry.mode)
-        above = _above(path)
-        if (
-            folder in hidden
-            or path in search.closed
-            or any(
-                ignored[place].hides(path, is_folder, gathering.deadline)
-                for place in above
-                if place in ignored
-            )
-        ):
+        above = [ignored[place] for place in reversed([*_above(path)]) if place in ignored]
+        if folder in hidden or path in search.closed or is_hidden(above, path, is_folder, gathering.deadline):
             if is_folder:
                 hidden.add(path)
             continue

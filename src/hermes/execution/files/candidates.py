@@ -12,7 +12,7 @@ from functools import cache
 
 from hermes.domain.ports.world import FileSearch
 from hermes.domain.text import plain_braces
-from hermes.execution.files.ignoring import IGNORE_FILE, SKIPPED, IgnoreRules, read_ignored
+from hermes.execution.files.ignoring import IGNORE_FILE, SKIPPED, IgnoreRules, is_hidden, read_ignored
 
 # As the expressions here mean it: bytes, across lines, in every file, whatever it is or is called.
 _OPTIONS = (
@@ -64,7 +64,7 @@ def _left(
         if folder not in rules:
             above = ignored if folder == root else inside(os.path.dirname(folder))
             own = folder != root and (os.path.basename(folder) in SKIPPED or folder in search.closed)
-            if above is None or own or (folder != root and _is_hidden(folder, True, above, deadline)):
+            if above is None or own or (folder != root and is_hidden(above, folder, True, deadline)):
                 rules[folder] = None
             else:
                 has_file = not search.unhidden and os.path.lexists(os.path.join(folder, IGNORE_FILE))
@@ -73,9 +73,5 @@ def _left(
 
     for path in paths:
         around = inside(os.path.dirname(path))
-        if around is not None and not _is_hidden(path, False, around, deadline):
+        if around is not None and not is_hidden(around, path, False, deadline):
             yield path
-
-
-def _is_hidden(path: str, is_folder: bool, rules: tuple[IgnoreRules, ...], deadline: float) -> bool:
-    return any(rule.hides(path, is_folder, deadline) for rule in rules)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
+from fnmatch import translate
 
 _MOST_CHOICES = 100
 
@@ -15,13 +16,13 @@ class PathGlob:
     def __init__(self, glob: str, root: str) -> None:
         self._wanted = not glob.startswith("!")
         plain = glob.removeprefix("!").removeprefix(f"{root.rstrip('/')}/").removeprefix("./")
-        self._choices = [choice.strip("/").split("/") for choice in _choices(plain)]
+        self._choices = [compile_parts(choice.strip("/")) for choice in _choices(plain)]
         self._anchored = plain.startswith("/") or "/" in plain.rstrip("/")
         self._start = len(root.rstrip("/")) + 1
 
     def matches(self, path: str) -> bool:
         names = path[self._start :].split("/") if self._anchored else [path.rpartition("/")[2]]
-        return self._wanted == any(_fits(choice, names) for choice in self._choices)
+        return self._wanted == any(fits(choice, names) for choice in self._choices)
 
 
 def _choices(glob: str) -> list[str]:
@@ -39,12 +40,20 @@ def _choices(glob: str) -> list[str]:
     return done
 
 
-def _fits(parts: Sequence[str], names: Sequence[str]) -> bool:
-    """`**` stands for any number of folders."""
+Part = re.Pattern[str] | None
+"""What a folder or file is called; None for `**`, any number of folders."""
+
+
+def compile_parts(glob: str) -> list[Part]:
+    return [None if part == "**" else re.compile(translate(part)) for part in glob.split("/")]
+
+
+def fits(parts: Sequence[Part], names: Sequence[str]) -> bool:
     places = {0}
-    for part in parts:
-        if part == "**":
-            places = set(range(min(places, default=len(names) + 1), len(names) + 1))
+    for number, part in enumerate(parts, 1):
+        if part is None:
+            last = number == len(parts)  # then it is something below
+            places = set(range(min(places, default=len(names)) + last, len(names) + 1))
         else:
-            places = {at + 1 for at in places if at < len(names) and fnmatchcase(names[at], part)}
+            places = {at + 1 for at in places if at < len(names) and part.match(names[at])}
     return len(names) in places

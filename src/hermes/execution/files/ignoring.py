@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
-import re
 import time
+from collections.abc import Sequence
+
+from hermes.execution.files.globs import Part, compile_parts, fits
 
 SKIPPED = frozenset(
     {
@@ -39,33 +40,39 @@ def rules_above(root: str) -> tuple[IgnoreRules, ...]:
     return tuple(map(read_ignored, reversed(above)))
 
 
+def is_hidden(rules: Sequence[IgnoreRules], path: str, is_folder: bool, deadline: float) -> bool:
+    """By the rules of its folder and those above, outermost first: the innermost that speak of it count."""
+    for each in reversed(rules):
+        verdict = each.judge(path, is_folder, deadline)
+        if verdict is not None:
+            return verdict
+    return False
+
+
 class IgnoreRules:
-    """The first plain lines of one `.gitignore`; what begins with `!` is shown in any case."""
+    """The first plain lines of one `.gitignore`, of which the last that speaks of a file counts."""
 
     def __init__(self, folder: str, text: str) -> None:
-        self._folder = folder
-        self._rules: list[tuple[re.Pattern[str], bool, bool]] = []
+        self._start = len(folder.rstrip("/")) + 1
+        self._rules: list[tuple[list[Part], bool, bool, bool]] = []
         for line in text[:_MOST_IGNORED].splitlines():
             rule = line.strip()
             if not rule or rule.startswith("#"):
                 continue
-            shown = rule.startswith("!")
-            body = rule.lstrip("!")
-            only_folders = body.endswith("/")
-            body = body.rstrip("/")
-            anchored = "/" in body
-            pattern = fnmatch.translate(body.lstrip("/").replace("**/", "*"))
-            whole = pattern if anchored else f"(?:.*/)?{pattern}"
-            self._rules.append((re.compile(whole), only_folders, shown))
+            body = rule.removeprefix("!")
+            plain = body.strip("/")
+            anchored = "/" in body.rstrip("/")
+            self._rules.append((compile_parts(plain), anchored, body.endswith("/"), body == rule))
             if len(self._rules) >= _MOST_RULES:
-                return
+                break
+        self._rules.reverse()
 
-    def hides(self, path: str, is_folder: bool, deadline: float) -> bool:
-        name = path[len(self._folder) + 1 :]
-        hidden = False
-        for pattern, only_folders, shown in self._rules:
+    def judge(self, path: str, is_folder: bool, deadline: float) -> bool | None:
+        """Whether it is hidden; None if nothing is said of it."""
+        names = path[self._start :].split("/")
+        for parts, anchored, only_folders, hides in self._rules:
             if time.monotonic() > deadline:
                 return True
-            if (is_folder or not only_folders) and pattern.match(name):
-                hidden = not shown
-        return hidden
+            if (is_folder or not only_folders) and fits(parts, names if anchored else names[-1:]):
+                return hides
+        return None

@@ -16,7 +16,14 @@ from hermes.domain.safety.pattern_size import why_too_large
 from hermes.domain.text import one_line, plain_braces
 from hermes.execution.files.candidates import find_candidates
 from hermes.execution.files.globs import PathGlob
-from hermes.execution.files.ignoring import IGNORE_FILE, SKIPPED, IgnoreRules, read_ignored, rules_above
+from hermes.execution.files.ignoring import (
+    IGNORE_FILE,
+    SKIPPED,
+    IgnoreRules,
+    is_hidden,
+    read_ignored,
+    rules_above,
+)
 from hermes.execution.files.work import read_file
 
 if TYPE_CHECKING:
@@ -186,7 +193,7 @@ def _walk(
         if time.monotonic() > deadline:
             return
         is_folder = entry.is_dir(follow_symlinks=False)
-        if any(rule.hides(entry.path, is_folder, deadline) for rule in ignored):
+        if is_hidden(ignored, entry.path, is_folder, deadline):
             continue
         if not is_folder:
             if entry.is_file(follow_symlinks=False) or search.names:
