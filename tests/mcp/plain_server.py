@@ -30,7 +30,10 @@ def tell(ident, result):
 def answer(message):
     method, ident = message.get("method"), message.get("id")
     if method == "initialize":
-        able = {"tools": {"listChanged": True}}
+        able = {
+            "tools": {"listChanged": True},
+            **({"resources": {}, "prompts": {}} if HOW == "pages" else {}),
+        }
         info = {"name": "plain", "version": "1"}
         tell(ident, {"protocolVersion": "2025-11-25", "capabilities": able, "serverInfo": info})
     elif method == "tools/list":
@@ -43,6 +46,14 @@ def answer(message):
         result = {"tools": TOOLS}
         if HOW == "endless-list":
             result["nextCursor"] = str(time.monotonic())
+        tell(ident, result)
+    elif method in ("resources/list", "prompts/list"):
+        start = int((message.get("params") or {}).get("cursor") or 0)
+        names = [f"n{number}" for number in range(start, start + 50)]
+        what = method.partition("/")[0]
+        result = {what: [{"name": name, "uri": f"note://{name}"} for name in names]}
+        if start + 50 < 120 or what == "prompts":  # of which there is no end
+            result["nextCursor"] = str(start + 50)
         tell(ident, result)
     elif method == "tools/call":
         call(ident, message["params"])
@@ -60,6 +71,13 @@ def call(ident, params):
         os._exit(9)
     if HOW == "lie":
         tell(ident, {"content": "not a list"})
+        return
+    if HOW == "cut":
+        print(f'{{"jsonrpc": "2.0", "id": {ident}, "result": {{"content": ['
+              '{"type": "text", "text": "a\\ud83d"}]}}', flush=True)  # fmt: skip
+        return
+    if HOW == "no-answer":
+        print(json.dumps({"jsonrpc": "2.0", "id": ident, "error": "boom"}), flush=True)
         return
     if HOW == "wrong-id":
         tell(ident + 1000 if isinstance(ident, int) else "other", {"content": []})

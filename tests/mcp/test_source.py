@@ -198,6 +198,7 @@ async def test_annotations_count_only_where_the_owner_trusts_the_server() -> Non
         ("hang", "gave no answer within 1 s", True),
         ("crash", "was gone before it answered (it ended with code 9: out of cheese)", True),
         ("lie", "breaks the protocol", False),
+        ("no-answer", "its answer breaks the protocol", False),
         ("wrong-id", "gave no answer within 1 s", True),
         ("flood", "it sent more than anybody can read, and was ended", True),
         ("long-line", "it sent more than anybody can read, and was ended", True),
@@ -209,6 +210,19 @@ async def test_a_bad_server_costs_one_sentence(tmp_path: Path, how: str, words: 
         result = await server.call("echo", text="x")
         assert result.failed and words in result.text and result.unknown is unknown
         assert "\n" not in result.text.strip()
+
+
+async def test_a_text_that_was_cut_in_a_character_arrives(tmp_path: Path) -> None:
+    async with bed(tmp_path, plain_server("cut")) as server:
+        result = await server.call("echo", text="x")
+        assert not result.failed and result.text == "a\ufffd"
+
+
+async def test_lists_are_read_page_by_page_and_to_an_end(tmp_path: Path) -> None:
+    async with bed(tmp_path, plain_server("pages")) as server:
+        listed = (await server.call("list_resources")).text.splitlines()
+        assert len(listed) == 150 and listed[-1].startswith("note://n149")
+        assert 2000 < len((await server.call("list_prompts")).text.splitlines()) < 2100
 
 
 async def test_a_schema_for_results_holds_nobody_up(tmp_path: Path) -> None:

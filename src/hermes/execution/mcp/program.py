@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shlex
 import time
 from collections.abc import AsyncIterator
@@ -20,7 +21,7 @@ from mcp_types import jsonrpc_message_adapter
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.world import Backend, Command, ProcessView
 from hermes.domain.settings.mcp import McpServer
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, storable_all
 
 _MOST_PER_SECOND = 5_000
 _BYTES_PER_SECOND = 64 << 20
@@ -89,11 +90,8 @@ class ServerProgram:
     async def _pass_on(self, to_sdk: Any) -> None:
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             while (line := await self._lines.get()) is not None:
-                try:
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
-                    continue  # servers print other things, too
-                await to_sdk.send(SessionMessage(message))
+                if (message := _read(line)) is not None:
+                    await to_sdk.send(SessionMessage(message))
         to_sdk.close()
 
     async def _write(self, process: str, from_sdk: Any) -> None:
@@ -119,3 +117,21 @@ class ServerProgram:
                 await processes.kill(self._session, process)
             if self.why and (words := one_line(view.output.strip()[-_LAST_WORDS:], _LAST_WORDS)):
                 self.why = f"{self.why}: {words}"
+
+
+def _read(line: bytes) -> Any:
+    """A message; None for what servers print beside them. Texts that were cut in the middle of a character
+    are mended, and an answer that is none becomes an error: else its call would wait in vain."""
+    with contextlib.suppress(ValueError):
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    try:
+        message = storable_all(json.loads(line))
+        if not isinstance(message, dict) or not isinstance(message.get("id"), int | str):
+            return None
+        with contextlib.suppress(ValueError):
+            return jsonrpc_message_adapter.validate_python(message, by_name=False)
+        fault = {"code": -32603, "message": "its answer breaks the protocol"}
+        answer = {"jsonrpc": "2.0", "id": message["id"], "error": fault}
+        return None if "method" in message else jsonrpc_message_adapter.validate_python(answer, by_name=False)
+    except (ValueError, RecursionError):
+        return None

@@ -31,6 +31,7 @@ log = logging.getLogger("hermes.mcp")
 _FIRST_SECONDS = 25.0
 _LONGEST_DESCRIPTION = 1024
 _MOST_ROUNDS = 10
+_MOST_PAGES, _MOST_LISTED = 50, 2000
 _LARGEST_STATE = 256 << 10
 _MINUTE = 60.0
 CHANGED = (
@@ -308,9 +309,25 @@ class McpSource:
 
     # --- resources and prompts ---
 
+    async def _list(self, what: str) -> list[Any]:
+        """All of them, as far as anybody reads on."""
+
+        async def ask(client: Any) -> list[Any]:
+            found: list[Any] = []
+            cursor = None
+            for _ in range(_MOST_PAGES):
+                page = await getattr(client, f"list_{what}")(cursor=cursor)
+                found += getattr(page, what)
+                cursor = page.next_cursor
+                if cursor is None or len(found) > _MOST_LISTED:
+                    break
+            return found
+
+        return await self.connection.use(ask)
+
     async def _list_resources(self, context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
-        found = await self.connection.use(lambda client: client.list_resources())
-        lines = (f"{each.uri} {each.name}: {each.description or ''}".rstrip(": ") for each in found.resources)
+        found = await self._list("resources")
+        lines = (f"{each.uri} {each.name}: {each.description or ''}".rstrip(": ") for each in found)
         return listed(lines, "There are none.")
 
     async def _read_resource(self, context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
@@ -319,10 +336,9 @@ class McpSource:
         return await resource_result(found.contents, self._media)
 
     async def _list_prompts(self, context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
-        found = await self.connection.use(lambda client: client.list_prompts())
         lines = (
             f"{each.name}({', '.join(one.name for one in each.arguments or ())}): {each.description or ''}"
-            for each in found.prompts
+            for each in await self._list("prompts")
         )
         return listed(lines, "There are none.")
 
