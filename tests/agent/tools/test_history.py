@@ -170,7 +170,7 @@ async def test_one_that_was_found_is_read(talks: Talks) -> None:
     assert len(whole) == 22 and whole[-1] == "[before that: around 1; after it: around 20]"
     around = (await talks.find("", session="old", around=40)).splitlines()
     assert [line.split()[0] for line in around[1:-1]] == [f"#{number}" for number in range(30, 50)]
-    end = (await talks.find("", session="old", around=999)).splitlines()
+    end = (await talks.find("", session="old", around=10**30)).splitlines()
     assert end[-2].startswith("  #60 ")
     await talks.tell("short", UserSaid(text="apples"), ModelSaid(text=""), ModelSaid(text="Pears"))
     assert (await talks.find("", session="short")).splitlines() == [

@@ -231,7 +231,7 @@ async def test_reading(bench: Bench) -> None:
     (bench.folder / "long.txt").write_text("x" * 5000 + "\n")
     assert len(await bench.text("read_file", path="long.txt")) < 2100
     assert "a.txt" in await bench.text("read_file", path=".")
-    with pytest.raises(UserError, match=r"b\.bin is a binary file.* terminal"):
+    with pytest.raises(UserError, match=r"b\.bin is a binary file of 3 bytes.* terminal"):
         await bench.use("read_file", path="b.bin")
     with pytest.raises(UserError, match=r"Near: a\.txt"):
         await bench.use("read_file", path="a.tx")
@@ -285,8 +285,16 @@ async def test_a_document_is_read_as_text(tmp_path: Path) -> None:
     assert await bench.text("read_file", path="windows.txt", offset=2) == "2|zwei"
     with pytest.raises(UserError, match="ends before line 9"):
         await bench.use("read_file", path="offer.docx", offset=9)
-    with pytest.raises(UserError, match=r"a.png is a binary file. .* vision_analyze"):
+    with pytest.raises(UserError, match=r"a\.png is a binary file of 10 bytes.* vision_analyze"):
         await bench.use("read_file", path="a.png")
+    (bench.folder / "a.zip").write_bytes(b"PK\x03\x04 and no more")
+    with pytest.raises(UserError, match=r"a\.zip: It cannot be read \(a damaged or locked ZIP file\)"):
+        await bench.use("read_file", path="a.zip")
+    with (bench.folder / "huge.zip").open("wb") as file:
+        file.write(b"PK\x03\x04")
+        file.truncate(60_000_000)
+    with pytest.raises(UserError, match=r"huge\.zip is a binary file of 60000000 bytes"):
+        await bench.use("read_file", path="huge.zip")
 
 
 async def test_a_file_of_windows_stays_one(bench: Bench) -> None:

@@ -32,8 +32,8 @@ _LARGEST_CHECKED = {".py": 64 << 10, ".json": 200 << 10, ".toml": 200 << 10}
 _LARGEST_READ = 64 << 20
 _LARGEST_DOCUMENT = 50_000_000
 _MOST_KEPT = 4 << 20
-_DOCUMENTS = (b"%PDF-", b"\xff\xfe", b"\xfe\xff")
-"""How files begin that are read as documents; others hold a NUL."""
+_DOCUMENTS = (b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\xff\xfe", b"\xfe\xff")
+"""How PDFs, office files old and new, and UTF-16 begin."""
 _OTHER_WAYS = "vision_analyze looks at pictures; terminal has programs for other files."
 _MARK = "\ufeff"
 """What some editors of Windows put before UTF-8."""
@@ -139,8 +139,10 @@ async def read_file(
         return await _listing(invocation, path, real)
     first, count = max(offset, 1), min(max(limit, 1), _MOST_LINES)
     start = await invocation.backend.files.read(invocation.session, real, limit=_STEP, follow=False)
-    if start.startswith(_DOCUMENTS) or b"\0" in start[:8192] or real.endswith(".ipynb"):
-        lines, more = await _document_lines(invocation, path, real, first, count)
+    if start.startswith(_DOCUMENTS) or real.endswith(".ipynb"):
+        lines, more = await _document_lines(invocation, path, found, first, count)
+    elif b"\0" in start[:8192]:
+        raise UserError(f"{path} is a binary file of {found.size} bytes.", hint=_OTHER_WAYS)
     else:
         lines, more = await _lines(invocation, path, real, start, first, count)
     text = _numbered(lines, first, more) or "[the file is empty]"
@@ -149,17 +151,17 @@ async def read_file(
 
 
 async def _document_lines(
-    invocation: ToolInvocation, path: str, real: str, first: int, count: int
+    invocation: ToolInvocation, path: str, found: FileView, first: int, count: int
 ) -> tuple[list[str], bool]:
     """Some lines of what a document says."""
     files, services = invocation.backend.files, invocation.services
-    if not services.has((DocumentReader,)):
-        raise UserError(f"{path} is a binary file.", hint=_OTHER_WAYS)
-    data = await files.read(invocation.session, real, limit=_LARGEST_DOCUMENT + 1, follow=False)
+    if found.size > _LARGEST_DOCUMENT or not services.has((DocumentReader,)):
+        raise UserError(f"{path} is a binary file of {found.size} bytes.", hint=_OTHER_WAYS)
+    data = await files.read(invocation.session, found.path, limit=_LARGEST_DOCUMENT, follow=False)
     try:
         read = await services.get(DocumentReader)(data)
     except UserError as error:
-        raise UserError(f"{path} is a binary file. {error}", hint=_OTHER_WAYS) from None
+        raise UserError(f"{path}: {error}", hint=_OTHER_WAYS) from None
     lines = read.text.splitlines()
     wanted = lines[first - 1 : first - 1 + count]
     if not wanted and first > 1:

@@ -17,7 +17,7 @@ _MOST_SESSIONS = 10
 _MOST_EXCERPTS = 3
 _LOOKED_AT = 200
 _LONGEST_EXCERPT = 300
-_READ = 20
+_READ, _LAST = 20, 1 << 60
 _LONGEST_MESSAGE = 2000
 
 
@@ -34,6 +34,7 @@ async def session_search(
     """
     recall = invocation.services.get(Recall)
     if session:
+        around = min(max(around, 0), _LAST)
         return _read(session, await recall("", _READ, invocation.context, session, around))
     if query and not any(char.isalnum() for char in query):
         raise UserError("The query has no word in it.", hint="Name words that were said.")
