@@ -150,12 +150,27 @@ def picture_size(data: bytes) -> tuple[int, int]:
         return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
     if data[:3] == b"GIF":
         return int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return _webp_size(data)
     at = 2
     while data[:2] == b"\xff\xd8" and at + 9 < len(data) and data[at] == 0xFF:
         if data[at + 1] in range(0xC0, 0xD0) and data[at + 1] not in (0xC4, 0xC8, 0xCC):
             return int.from_bytes(data[at + 7 : at + 9], "big"), int.from_bytes(data[at + 5 : at + 7], "big")
         at += 2 + max(int.from_bytes(data[at + 2 : at + 4], "big"), 2)
     return 0, 0
+
+
+def _webp_size(data: bytes) -> tuple[int, int]:
+    """RFC 9649, sections 2.5 to 2.7: both are told less one, but by VP8."""
+    match data[12:16]:
+        case b"VP8X":
+            return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
+        case b"VP8L":
+            both = int.from_bytes(data[21:25], "little")
+            return (both & 0x3FFF) + 1, (both >> 14 & 0x3FFF) + 1
+        case _:
+            wide, high = (int.from_bytes(data[at : at + 2], "little") & 0x3FFF for at in (26, 28))
+            return wide, high
 
 
 # --- tools -------------------------------------------------------------------------------------------
