@@ -76,6 +76,10 @@ def call(ident, params):
         print(f'{{"jsonrpc": "2.0", "id": {ident}, "result": {{"content": ['
               '{"type": "text", "text": "a\\ud83d"}]}}', flush=True)  # fmt: skip
         return
+    if HOW == "pictures":
+        bodies = ["PGh0bWw+", "SUkqAAAAAAA=", "iVBORw0KGgoAAAAA"]  # a page, a TIFF, a PNG
+        tell(ident, {"content": [{"type": "image", "data": one, "mimeType": "image/png"} for one in bodies]})
+        return
     if HOW == "no-answer":
         print(json.dumps({"jsonrpc": "2.0", "id": ident, "error": "boom"}), flush=True)
         return

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.chats.message import Attachment
+from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.settings.mcp import McpSampling, McpServer, McpToolFilter
@@ -216,6 +216,16 @@ async def test_a_text_that_was_cut_in_a_character_arrives(tmp_path: Path) -> Non
     async with bed(tmp_path, plain_server("cut")) as server:
         result = await server.call("echo", text="x")
         assert not result.failed and result.text == "a\ufffd"
+
+
+async def test_what_a_picture_is_its_own_bytes_tell(tmp_path: Path) -> None:
+    async with SqliteStore(None) as store:
+        media = MediaFiles(tmp_path / "media", store.scoped("main"), SystemClock())  # type: ignore[arg-type]
+        async with bed(tmp_path, plain_server("pictures"), media) as server:
+            files = (await server.call("echo")).attachments
+    assert [(file.kind, file.mime) for file in files] == [
+        (MediaKind.FILE, "text/plain"), (MediaKind.FILE, "image/tiff"), (MediaKind.IMAGE, "image/png"),
+    ]  # fmt: skip
 
 
 async def test_lists_are_read_page_by_page_and_to_an_end(tmp_path: Path) -> None:

@@ -151,13 +151,13 @@ async def read_file(
 
 
 async def _document_lines(
-    invocation: ToolInvocation, path: str, found: FileView, first: int, count: int
+    invocation: ToolInvocation, path: str, view: FileView, first: int, count: int
 ) -> tuple[list[str], bool]:
     """Some lines of what a document says."""
     files, services = invocation.backend.files, invocation.services
-    if found.size > _LARGEST_DOCUMENT or not services.has((DocumentReader,)):
-        raise UserError(f"{path} is a binary file of {found.size} bytes.", hint=_OTHER_WAYS)
-    data = await files.read(invocation.session, found.path, limit=_LARGEST_DOCUMENT, follow=False)
+    if view.size > _LARGEST_DOCUMENT or not services.has((DocumentReader,)):
+        raise UserError(f"{path} is a binary file of {view.size} bytes.", hint=_OTHER_WAYS)
+    data = await files.read(invocation.session, view.path, limit=_LARGEST_DOCUMENT, follow=False)
     try:
         read = await services.get(DocumentReader)(data)
     except UserError as error:

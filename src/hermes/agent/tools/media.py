@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from hermes.agent.tools.approval_text import bind_to_world
 from hermes.agent.tools.files import INCOMING, ask_to_read, check_target
 from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, scope_of, tool
-from hermes.domain.chats.message import Attachment, MediaKind
+from hermes.domain.chats.message import SHOWN_IMAGES, Attachment, MediaKind
 from hermes.domain.chats.rows import MediaItem
 from hermes.domain.errors import HermesError, UserError, as_user_error
 from hermes.domain.models.model_facts import ModelRole
@@ -27,7 +27,6 @@ MOST_SHOWN = 4_000_000
 MOST_PIXELS = 7900
 _STEP = 8 << 20
 _MOST_SEEN = 4
-_KINDS = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _WEB = ("http://", "https://")
 
 
@@ -102,7 +101,7 @@ async def _picture(invocation: ToolInvocation, address: str) -> MediaItem:
     """The picture at an address, kept with the agent's files and small enough for a model."""
     data, media = await _fetched(invocation, address.strip()), invocation.services.get(Media)
     item = await _kept(media, data)
-    if item.mime not in _KINDS:
+    if item.mime not in SHOWN_IMAGES:
         raise UserError(
             f"{one_line(address, 80)} is no picture ({item.mime}).", hint="PNG, JPEG, GIF or WebP is."
         )
@@ -229,7 +228,7 @@ async def image_generate(
     painted = invocation.services.get(PaintPicture)(prompt, aspect_ratio, seen)
     data, usage = await _in_words(painted)
     made = await _kept(media, data)
-    if made.mime not in _KINDS:
+    if made.mime not in SHOWN_IMAGES:
         raise UserError(f"What came back is no picture ({made.mime}).")
     name = f"picture{_ENDINGS[made.mime]}"
     return await _outgoing(invocation, replace(made.attached(name), path=media.locate(made)), usage)
@@ -244,7 +243,7 @@ async def text_to_speech(invocation: ToolInvocation, text: str) -> ToolResult:
     return await _outgoing(invocation, file, usage)
 
 
-_ENDINGS = {mime: f".{mime.partition('/')[2].replace('jpeg', 'jpg')}" for mime in _KINDS}
+_ENDINGS = {mime: f".{mime.partition('/')[2].replace('jpeg', 'jpg')}" for mime in SHOWN_IMAGES}
 
 
 async def _in_words(work: Awaitable[tuple[Any, Usage | None]]) -> tuple[Any, Usage | None]:

@@ -71,7 +71,7 @@ def _as_meant(old: str, new: str) -> Iterator[tuple[str, str]]:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda found: _MEANT.get(found[1], found[1]), text)
+    return _ESCAPED.sub(lambda match: _MEANT.get(match[1], match[1]), text)
 
 
 def _is_done(text: str, span: TextEdit, new: str) -> bool:

@@ -14,7 +14,14 @@ from msgspec import Struct
 from hermes.control.core import Runtime
 from hermes.control.outbound.notices import notify
 from hermes.control.turn.budgets import BudgetGate
-from hermes.domain.chats.message import Attachment, MediaKind, media_kind, transfer_seconds
+from hermes.domain.chats.message import (
+    MOST_SHOWN,
+    SHOWN_IMAGES,
+    Attachment,
+    MediaKind,
+    media_kind,
+    transfer_seconds,
+)
 from hermes.domain.chats.rows import MediaItem
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Unreachable, UserError
@@ -28,13 +35,11 @@ from hermes.domain.turns.turn import Turn, TurnState
 from hermes.domain.word import replace
 
 MOST_FILES = 20
-MOST_SHOWN = 5_000_000
 MOST_INLINE = 32_000
 NOT_SHOWN = "it is too large to be shown to you"
 UNSEEN = "images are not shown to you"
 UNHEARD = "it could not be transcribed"
 """What the note of a voice message begins with that nobody could write down."""
-_SHOWABLE = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _PAUSES = (1.0, 4.0)
 _CONNECT_SECONDS = 3600.0
 _FETCH_SECONDS = 300.0
@@ -188,7 +193,7 @@ def _kind(claimed: MediaKind, mime: str) -> MediaKind:
     """What it is, by its bytes; of sounds only who sent it knows whether somebody speaks."""
     kind = media_kind(mime)
     if kind is MediaKind.IMAGE:
-        return kind if mime in _SHOWABLE else MediaKind.FILE
+        return kind if mime in SHOWN_IMAGES else MediaKind.FILE
     if kind is MediaKind.AUDIO or mime in ("video/mp4", "video/webm"):
         return claimed if claimed in (MediaKind.VOICE, MediaKind.AUDIO) else kind
     return kind

@@ -37,6 +37,11 @@ class MediaKind(StrEnum):
     STICKER = "sticker"
 
 
+SHOWN_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+MOST_SHOWN = 5_000_000
+"""What models are shown of pictures; others are files to them."""
+
+
 def media_kind(mime: str) -> MediaKind:
     """The kind of a file that is known by its type alone."""
     family = mime.partition("/")[0].strip().lower()

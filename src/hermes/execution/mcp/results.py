@@ -3,16 +3,18 @@ written elsewhere."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import json
 from collections.abc import Iterable
 from typing import Any
 
-from hermes.domain.chats.message import Attachment
+from hermes.domain.chats.message import MOST_SHOWN, SHOWN_IMAGES, Attachment, MediaKind
 from hermes.domain.ports.world import Media
 from hermes.domain.text import one_line
 from hermes.domain.tools.tool import ToolResult
+from hermes.domain.word import replace
 
 _LARGEST_FILE = 32 << 20
 _MOST_FILES = 16
@@ -29,7 +31,7 @@ class _Parts:
         if kind == "text":
             self.texts.append(block.text)
         elif kind in ("image", "audio"):
-            await self.keep(block.data, block.mime_type, kind)
+            await self.keep(block.data, kind)
         elif kind == "resource_link":
             self.texts.append(f"{block.name}: {block.uri} {block.description or ''}".rstrip())
         elif kind == "resource":
@@ -41,21 +43,24 @@ class _Parts:
         if hasattr(resource, "text"):
             self.texts.append(resource.text)
         else:
-            await self.keep(
-                resource.blob, resource.mime_type or "application/octet-stream", str(resource.uri)
-            )
+            await self.keep(resource.blob, str(resource.uri))
 
-    async def keep(self, encoded: str, mime: str, name: str) -> None:
+    async def keep(self, encoded: str, name: str) -> None:
+        """What a file is, its own bytes tell."""
         shown = one_line(name.rpartition("/")[2] or name, 80)
         if self._media is None or len(encoded) > _LARGEST_FILE or len(self.files) >= _MOST_FILES:
             self.texts.append(f"[{shown}: a file that is too large, or one too many, and was not kept]")
             return
         try:
-            item = await self._media.put(base64.b64decode(encoded, validate=True), mime)
+            data = await asyncio.to_thread(base64.b64decode, encoded, validate=True)
         except (binascii.Error, ValueError):
             self.texts.append(f"[{shown}: a file that cannot be read]")
             return
-        self.files.append(item.attached(shown))
+        item = await self._media.receive(lambda sink: sink(data), limit=_LARGEST_FILE)
+        file = item.attached(shown)
+        if file.kind is MediaKind.IMAGE and (item.mime not in SHOWN_IMAGES or item.size > MOST_SHOWN):
+            file = replace(file, kind=MediaKind.FILE)  # a model's service refuses it, again and again
+        self.files.append(file)
 
     def result(self, *, failed: bool = False, data: object = None) -> ToolResult:
         text = "\n".join(self.texts)
