@@ -105,6 +105,15 @@ async def test_a_wrong_token_asks_the_operator_and_nobody_there_is_tried_again()
     limited = error_for(403, {"X-RateLimit-Remaining": "0"}, "API rate limit exceeded")
     assert isinstance(limited, Unreachable) and limited.after == 60.0 and not limited.maybe_done
     assert isinstance(error_for(403, {}, "Resource not accessible"), Refused)
+    told = {"Date": "Thu, 19 Nov 2026 04:00:00 GMT", "X-Ratelimit-Remaining": "0"}
+    for reset, after in (
+        ("1795062000", 1200.0),
+        ("1795060801", 60.0),
+        ("1795162000", 3600.0),
+        ("soon", 60.0),
+    ):
+        error = error_for(403, {**told, "X-Ratelimit-Reset": reset}, "API rate limit exceeded")
+        assert isinstance(error, Unreachable) and error.after == after, "before it GitHub wants no calls"
     async with FakeGithub() as stage:
         gone = stage.url
     platform = GithubAdapter(

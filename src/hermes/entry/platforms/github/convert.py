@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from hermes.domain.chats.address import Address
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.text import one_line
 from hermes.entry.kit.errors import TOO_FAST, retry_after
+from hermes.entry.kit.payload import if_malformed
 
 PER_PAGE = 100
+_SHORTEST_WAIT = 60.0
 _REPO = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 _LAST = re.compile(r'[?&]page=(\d+)[^>]*>;\s*rel="last"')
 
@@ -45,13 +48,25 @@ def last_page(link: str) -> int:
 
 
 def error_for(status: int, headers: Mapping[str, str], message: str) -> HermesError:
-    limited = headers.get("X-RateLimit-Remaining") == "0" or "Retry-After" in headers
+    # `gh` writes the names of headers in another way.
+    named = {name.lower(): value for name, value in headers.items()}
+    limited = named.get("x-ratelimit-remaining") == "0" or "retry-after" in named
     why = f"GitHub says {status}: {one_line(message, 120)}"
     if status == 401:
         return NeedsLogin(f"{why} (GITHUB_TOKEN)")
     if status == TOO_FAST or (status == 403 and (limited or "rate limit" in message.lower())):
-        return Unreachable(why, after=min(retry_after(headers) or 60.0, 3600.0))
+        after = retry_after(named) or _until_reset(named) or _SHORTEST_WAIT
+        return Unreachable(why, after=min(after, 3600.0))
     return Unreachable(why, maybe_done=True) if status >= 500 else Refused(why)
+
+
+@if_malformed(None)
+def _until_reset(headers: Mapping[str, str]) -> float | None:
+    """The seconds to the time, by GitHub's clock, at which it counts anew; before that it wants no calls."""
+    if headers.get("x-ratelimit-remaining") != "0":
+        return None
+    seconds = int(headers["x-ratelimit-reset"]) - parsedate_to_datetime(headers["date"]).timestamp()
+    return max(seconds, _SHORTEST_WAIT)
 
 
 def _mark(key: str) -> str:
