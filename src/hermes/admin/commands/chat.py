@@ -22,6 +22,7 @@ from hermes.domain.ids import AgentId
 from hermes.entry.terminal.door import SessionChoice, TerminalState
 
 _PATIENCE = 3.0
+_URL = "HERMES_GATEWAY_URL"
 _MOST_BYTES = 64 * 1024 * 1024
 _NO_WORDS = "Nothing was said: standard input is empty."
 _NO_QUERY = "Nothing was said: -q needs words."
@@ -47,6 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             "--agent ID": "talk with this agent",
             "-t, --toolsets A,B": "only these toolsets",
             "-s, --skills A,B": "begin with these skills",
+            "--gateway URL": "talk with a gateway elsewhere, with its key in HERMES_GATEWAY_KEY",
             "--usage-file FILE": "write what a single message took to this file, as JSON, also if it failed",
         },
     )
@@ -70,6 +72,8 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
 
     command: CliCommand
     spawn: Spawn | None = None
+    url: str = ""
+    """Of a gateway elsewhere."""
 
     @property
     def asked(self) -> argparse.Namespace:
@@ -82,8 +86,13 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
             raise UsageError("Give the message once: as an argument, or with -q or -z.")
         if self.asked.quiet and self.asked.verbose:
             raise UsageError("--quiet and --verbose cannot be used together.")
+        url = self.asked.gateway or self.command.environ.get(_URL, "")
+        if url:
+            from hermes.admin.commands.elsewhere import reach
+
+            return reach(self, url)
         self._check_model()
-        words = self._words()
+        words = self.words()
         command = self.command
         finder = GatewayFinder(command.home, command.environ, command.console.note, self.spawn)
         try:
@@ -91,7 +100,7 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
             # The gateway loads while this process does.
             from hermes.admin.commands.conversation import converse
 
-            return asyncio.run(converse(self, finder, words))
+            return asyncio.run(converse(self, finder.locate, words))
         except GatewayNotStarted as error:
             if not error.output.startswith("hermes: "):
                 raise
@@ -129,7 +138,7 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
     def final_only(self) -> bool:
         return self.asked.oneshot is not None or (self.quiet and not self.is_conversation)
 
-    def _words(self) -> str | None:
+    def words(self) -> str | None:
         """The message that was given; None if a conversation begins without one."""
         given = (self.asked.prompt, self.asked.query, self.asked.oneshot)
         parts = [part for part in given if part and part.strip()]
@@ -164,6 +173,10 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
         named = self.asked.model
         return f"{self.asked.provider}:{named}" if named and self.asked.provider else named
 
+    @property
+    def folder(self) -> str | None:
+        return None if self.url else current_folder()
+
     def wish(self) -> SessionChoice:
         return SessionChoice(
             named=self.asked.resume or self.asked.latest or None,
@@ -172,7 +185,7 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
             terminal=TerminalState(
                 agent=AgentId(self.asked.agent) if self.asked.agent else None,
                 model=self._model,
-                folder=current_folder(),
+                folder=self.folder,
                 ignore_rules=self.asked.ignore_rules,
                 toolsets=_names(self.asked.toolsets),
                 skills=_names(self.asked.skills),

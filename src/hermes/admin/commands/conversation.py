@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from hermes.admin.commands.chat import ChatProcess, current_folder, is_terminal
-from hermes.admin.process.spawning import GatewayFinder
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.text import showable
 from hermes.domain.word import replace
 from hermes.entry.terminal.door import GatewayGone, Visit
-from hermes.entry.terminal.remote import GatewayConnection, enter_remote
+from hermes.entry.terminal.remote import GatewayConnection, Locate, enter_remote
 from hermes.entry.terminal.talk import folder_notes, short_folder
 from hermes.state.home.textfile import replace_text
 from hermes.state.settings.fingerprint import settings_fingerprint
@@ -38,8 +37,8 @@ _SIGNALLED = 128
 _HELP = "/help lists the commands, Ctrl-C stops the agent, Ctrl-D leaves."
 
 
-async def converse(process: ChatProcess, finder: GatewayFinder, words: str | None) -> int:
-    """Talk with the gateway of the home."""
+async def converse(process: ChatProcess, locate: Locate, words: str | None) -> int:
+    """Talk with the gateway of the home, or with one elsewhere."""
 
     def join(door: PlainView | OneShot) -> None:
         tell = process.command.console.note
@@ -48,8 +47,8 @@ async def converse(process: ChatProcess, finder: GatewayFinder, words: str | Non
 
     try:
         if process.is_conversation and _can_be_rich(process):
-            return await _converse_richly(process, finder, words)
-        async with GatewayConnection(finder.locate) as line:
+            return await _converse_richly(process, locate, words)
+        async with GatewayConnection(locate) as line:
             visit, stale = await _enter(process, line, steady=words is not None and not process.watched)
             greeting, notes = _greeting(process, line.facts, visit, stale)
             talk = TerminalTalk(
@@ -66,7 +65,7 @@ async def converse(process: ChatProcess, finder: GatewayFinder, words: str | Non
 
 
 async def _enter(process: ChatProcess, line: GatewayConnection, *, steady: bool) -> tuple[Visit, bool]:
-    stale = await _renew(process, line)
+    stale = not process.url and await _renew(process, line)
     return await enter_remote(line, process.wish(), steady=steady), stale
 
 
@@ -76,7 +75,7 @@ def _can_be_rich(process: ChatProcess) -> bool:
     return not dumb and not process.asked.plain and is_terminal(sys.stdout)
 
 
-async def _converse_richly(process: ChatProcess, finder: GatewayFinder, words: str | None) -> int:
+async def _converse_richly(process: ChatProcess, locate: Locate, words: str | None) -> int:
     """The prompt is there before the gateway; whoever leaves meanwhile waits for nothing."""
     from hermes.entry.terminal.editor import LineHistory
     from hermes.entry.terminal.view_rich import RichView
@@ -90,7 +89,7 @@ async def _converse_richly(process: ChatProcess, finder: GatewayFinder, words: s
     _on_signals(_signals(view))
     living = asyncio.create_task(view.live(), name="chat")
     async with contextlib.AsyncExitStack() as stack:
-        entering = asyncio.create_task(_come_in(process, finder, words, view, stack), name="come in")
+        entering = asyncio.create_task(_come_in(process, locate, words, view, stack), name="come in")
         try:
             await asyncio.wait((living, entering), return_when=asyncio.FIRST_COMPLETED)
             if entering.done() and entering.exception() is not None:
@@ -106,7 +105,7 @@ async def _converse_richly(process: ChatProcess, finder: GatewayFinder, words: s
 
 async def _come_in(
     process: ChatProcess,
-    finder: GatewayFinder,
+    locate: Locate,
     words: str | None,
     view: RichView,
     stack: contextlib.AsyncExitStack,
@@ -114,7 +113,7 @@ async def _come_in(
     from hermes.entry.terminal.talk import ChatPlan
     from hermes.entry.terminal.view_rich import ChatStart
 
-    line = await stack.enter_async_context(GatewayConnection(finder.locate))
+    line = await stack.enter_async_context(GatewayConnection(locate))
     visit, stale = await _enter(process, line, steady=True)
     line.hear, line.follow = view.hear, view.follow
     facts, spell = line.facts, process.command.console.spell
@@ -123,15 +122,18 @@ async def _come_in(
     model = str(facts.get("model", "")) if own else visit.model
     display = facts.get("display") or {}
     greeting = [spell(note) for note in notes if note not in model]
-    folder = current_folder() if session is None else session.workspace
-    shown = [("Model", model), ("Folder", short_folder(folder or ""))]
+    folder = process.folder if session is None else session.workspace
+    shown = [("Model", model), ("Folder", short_folder(folder or "the agent's own"))]
     if not own:
         shown.insert(0, ("Agent", visit.agent))
     if session is not None:
         shown.append(("Session", session.title or session.id))
-    if not facts.get("temporary"):
+    if process.url:
+        shown.append(("Gateway", process.url))
+    elif not facts.get("temporary"):
         shown.append(("Gateway", f"process {facts.get('pid', 0)}"))
-    if problems := int(facts.get("config_problems") or 0):
+    problems = int(facts.get("config_problems") or 0)
+    if problems and not process.url:
         shown.append(("Settings", spell(f"{problems} problem{'s' * (problems > 1)}: hermes config check")))
     view.join(
         ChatStart(
@@ -173,7 +175,7 @@ def _greeting(
     notes = []
     if facts.get("model_note"):
         notes.append(str(facts["model_note"]))
-    if version != process.command.version:
+    if version != process.command.version and not process.url:
         notes.append(
             f"The gateway (process {pid}) is version {version}, this command is version"
             f" {process.command.version}. To run one version: hermes gateway restart"
@@ -183,10 +185,13 @@ def _greeting(
             "The gateway was started with other settings or variables than there are here, and is in use."
             " Adopt what the files say: hermes config apply"
         )
-    if not facts.get("temporary"):
+    if process.url:
+        lines.append(f"Attached to {process.url}.")
+    elif not facts.get("temporary"):
         lines.append(f"Attached to the gateway (process {pid}).")
-    about = _about_folder(process, visit)
-    notes += about
+    if process.url:
+        return [process.command.console.spell(line) for line in [*lines, *notes]], notes
+    notes += _about_folder(process, visit)
     if problems := int(facts.get("config_problems") or 0):
         lines.append(f"The settings have {problems} problem{'s' * (problems > 1)}: hermes config check")
     shown = [*lines, *(note for note in notes if note not in lines[0])]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.control.people.standing import at_machine, is_trusted
+from hermes.control.people.standing import is_owner, is_trusted
 from hermes.domain.chats.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, UserError
@@ -205,7 +205,7 @@ class AgentSkills:
     def _is_own(self, source: Source | None) -> bool:
         """Whether only the owner or an admin takes part."""
         if source is None or source.kind not in (SourceKind.PRIVATE, SourceKind.API):
-            return source is not None and at_machine(source)
+            return source is not None and is_owner(source)
         return is_trusted(source, self._settings())
 
     async def _for_call(self, context: ToolContext) -> tuple[Sequence[Skill], World | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermes.control.people.standing import is_trusted
+from hermes.control.people.standing import at_machine, is_trusted
 from hermes.control.turn.passwords import PasswordDesk
 from hermes.domain.chats.address import LOCAL_DOOR
 from hermes.domain.errors import UserError
@@ -33,7 +33,7 @@ class SudoPasswords:
                 )
             return password
         desk, source = self._desk(), context.source
-        here = source is not None and source.address.platform == LOCAL_DOOR
+        here = source is not None and source.address.platform == LOCAL_DOOR and at_machine(source)
         if desk is None or not here or not desk.is_watched(context.turn):
             raise UserError(
                 "sudo wants a password, which is never asked for in a conversation, where it would be kept.",

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from hermes.control.people.standing import OWNERS_KEYS, admin_list, at_machine, is_trusted
+from hermes.control.people.standing import OWNERS_KEYS, admin_list, is_owner, is_trusted
 from hermes.domain.chats.address import Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId, TurnId
@@ -55,7 +55,7 @@ def person_of(source: Source | None, settings: Settings) -> str | None:
     and where the operator let in a single person by id, it is the owner."""
     if source is None or source.kind is SourceKind.WEBHOOK:
         return None
-    if at_machine(source) or source.kind is SourceKind.JOB:
+    if is_owner(source) or source.kind is SourceKind.JOB:
         return OWNER
     if source.kind is SourceKind.API:
         # Who names nobody speaks as the key itself.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hermes.control.people.access import ids_of, is_listed
-from hermes.domain.chats.address import DEFAULT_ACCOUNT, LOCAL_DOOR, Source, SourceKind
+from hermes.domain.chats.address import DEFAULT_ACCOUNT, LOCAL_DOOR, REMOTE, Source, SourceKind
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.settings import SCRIPT_DOOR, Settings
 
@@ -42,15 +42,20 @@ def admin_list(source: Source, settings: Settings) -> AdminList:
     return AdminList(key=key, named=False, holds=holds, alone=len(named) == 1)
 
 
-def at_machine(source: Source) -> bool:
-    """Whether it comes from this machine's terminal, or from a Python program of the owner's."""
+def is_owner(source: Source) -> bool:
+    """Whether it comes from a terminal, or from a Python program of the owner's."""
     return source.address.platform in (LOCAL_DOOR, SCRIPT_DOOR)
+
+
+def at_machine(source: Source) -> bool:
+    """Whether it is the owner at this machine, whose commands run on it as their own would."""
+    return is_owner(source) and source.address.chat != REMOTE
 
 
 def is_trusted(source: Source | None, settings: Settings) -> bool:
     """Whether this is the owner or an admin. Nobody is the operator's own doing: a job made by hand, the
     agent itself. An API key is an admin if it has the scope; whoever writes to a webhook is a stranger."""
-    if source is None or at_machine(source) or source.kind is SourceKind.JOB:
+    if source is None or is_owner(source) or source.kind is SourceKind.JOB:
         return True
     if source.kind is SourceKind.WEBHOOK:
         return False

@@ -14,6 +14,8 @@ from hermes.domain.text import one_line
 DEFAULT_ACCOUNT = "default"
 LOCAL_DOOR = "terminal"
 """Who writes on this machine's terminal has the home in their hands; no platform may have this name."""
+REMOTE = "remote"
+"""The chat of a terminal that came in over HTTP with a key: the owner, and not at this machine."""
 SINGLE = frozenset({LOCAL_DOOR, "api_server", "webhook"})
 """Doors of which a gateway has one: nobody gives them accounts. The API's addresses tell whose key it was."""
 ACCOUNT_RULE = "small letters and digits, with single “-” between them, at most 32"

@@ -1,4 +1,5 @@
-"""What the terminal and the operator's commands ask of a running gateway: on the owner's socket alone.
+"""What the terminal and the operator's commands ask of a running gateway, on the owner's socket; a terminal
+elsewhere has the conversation alone, on the port, with a key that may do everything.
 
 The chat's side is `entry.terminal.remote`. Nothing is kept for a terminal between two requests: it says
 itself which session it is in, so one whose gateway was started anew goes on as if nothing had been."""
@@ -12,6 +13,7 @@ from typing import Any, get_args
 from aiohttp import web
 
 from hermes.control.gateway import Gateway
+from hermes.control.sessions.callers import Caller
 from hermes.control.sessions.submission import NotFound
 from hermes.domain.chats.command_line import CallerReply
 from hermes.domain.chats.rows import OpenWork
@@ -29,6 +31,7 @@ from hermes.entry import batches as batches
 from hermes.entry import hosted_agents as hosted_agents
 from hermes.entry import memories as memories
 from hermes.entry.desk import OPERATIONS, OperatorDesk, Perform, delete_session
+from hermes.entry.http.site.admission import OWNER
 from hermes.entry.http.site.endpoint import HttpCall, local_route
 from hermes.entry.terminal.door import PLATFORM, ChatMenu, ResumedSession, SessionChoice, TerminalState
 from hermes.entry.terminal.served_door import (
@@ -45,41 +48,42 @@ from hermes.stream.wire.socket import END, HELLO, PASSWORD, PROGRESS, SEEN, TURN
 # --- a conversation ----------------------------------------------------------------------------------
 
 
-@local_route("POST", "/control/enter", "Come in to a conversation.")
+@local_route("POST", "/control/enter", "Come in to a conversation.", attaches=True)
 async def enter(call: HttpCall, wish: SessionChoice) -> ResumedSession:
-    return await find_session_to_resume(call.gateway, terminal_caller(wish.terminal), wish)
+    return await find_session_to_resume(call.gateway, _caller(call, wish.terminal), wish)
 
 
-@local_route("POST", "/control/recent", "Show a session with what was said in it last.")
+@local_route("POST", "/control/recent", "Show a session with what was said in it last.", attaches=True)
 async def recent(call: HttpCall, session: str) -> ResumedSession:
     return await look_back(call.gateway, SessionId(session))
 
 
-@local_route("POST", "/control/menu", "What may be chosen in a conversation.")
+@local_route("POST", "/control/menu", "What may be chosen in a conversation.", attaches=True)
 async def menu(call: HttpCall, terminal: TerminalState) -> ChatMenu:
-    bounds = [bound for bound in call.site.facts()["boundaries"] if bound["who"] == PLATFORM]
-    chosen = await chat_menu(call.gateway, terminal_caller(terminal), terminal.session)
+    local = call.principal is OWNER
+    bounds = [bound for bound in call.site.facts()["boundaries"] if (bound["who"] == PLATFORM) is local]
+    chosen = await chat_menu(call.gateway, _caller(call, terminal), terminal.session)
     names = [bound["backend"] if bound["boundary"] != "none" else "no sandbox" for bound in bounds]
     return replace(chosen, sandbox=names[0] if names else "")
 
 
-@local_route("POST", "/control/delete", "Delete a session.")
+@local_route("POST", "/control/delete", "Delete a session.", attaches=True)
 async def delete(call: HttpCall, session: str) -> bool:
     await delete_session(_desk(call), session)
     return True
 
 
-@local_route("POST", "/control/say", "Say something; with the same key it is said once.")
+@local_route("POST", "/control/say", "Say something; with the same key it is said once.", attaches=True)
 async def say(call: HttpCall, text: str, key: str, terminal: TerminalState) -> Turn:
     return await _door(call, terminal).say(text, key)
 
 
-@local_route("POST", "/control/command", "Run a slash command.")
+@local_route("POST", "/control/command", "Run a slash command.", attaches=True)
 async def command(call: HttpCall, text: str, terminal: TerminalState, key: str = "") -> CallerReply:
     return await _door(call, terminal).command(text, key)
 
 
-@local_route("GET", "/control/commands/{key}/progress", "Hear how it stands with a command.")
+@local_route("GET", "/control/commands/{key}/progress", "Hear how it stands with a command.", attaches=True)
 async def command_progress(call: HttpCall) -> web.StreamResponse:
     stream = await call.site.streams.send(
         call.request,
@@ -91,7 +95,7 @@ async def command_progress(call: HttpCall) -> web.StreamResponse:
     return stream.response
 
 
-@local_route("POST", "/control/answer", "Answer a question of a turn.")
+@local_route("POST", "/control/answer", "Answer a question of a turn.", attaches=True)
 async def answer(call: HttpCall, question: str, verdict: Verdict, text: str = "") -> AnswerResult:
     def whose(tx: Tx) -> AgentId | None:
         asked = tx.questions.get(QuestionId(question))
@@ -103,14 +107,14 @@ async def answer(call: HttpCall, question: str, verdict: Verdict, text: str = ""
     return await door.answer(QuestionId(question), verdict, text)
 
 
-@local_route("POST", "/control/stop", "Stop a turn; whether there was something to stop.")
+@local_route("POST", "/control/stop", "Stop a turn; whether there was something to stop.", attaches=True)
 async def stop(call: HttpCall, turn: str) -> bool:
     known = await call.gateway.read(EVERY_AGENT, lambda tx: tx.turns.get(TurnId(turn)))
     caller = local_caller(MAIN_AGENT if known is None else known.agent)
     return await ServedDoor(call.gateway, caller).stop(TurnId(turn))
 
 
-@local_route("GET", "/control/turns/{turn}/events", "Watch a turn from a record on.")
+@local_route("GET", "/control/turns/{turn}/events", "Watch a turn from a record on.", attaches=True)
 async def watch(call: HttpCall, after: int = 0) -> web.StreamResponse:
     turn = await call.turn(TurnId(call.part("turn")), NotFound("There is no such run (any more)."))
     feed = call.watch(turn, after=after)
@@ -140,7 +144,9 @@ async def give_password(call: HttpCall, request: str, word: str) -> bool:
     return call.gateway.passwords.give(request, Secret(word))
 
 
-@local_route("GET", "/control/events", "Hear of turns that nobody said, and that the gateway is there.")
+@local_route(
+    "GET", "/control/events", "Hear of turns that nobody said, and that the gateway is there.", attaches=True
+)
 async def listen(call: HttpCall) -> web.StreamResponse:
     facts = {"pid": os.getpid(), "version": call.site.version, **call.site.facts()}
     hello = encode_event(encode(facts).decode(), name=HELLO)
@@ -180,8 +186,12 @@ async def happenings(call: HttpCall) -> web.StreamResponse:
     return stream.response
 
 
+def _caller(call: HttpCall, terminal: TerminalState) -> Caller:
+    return terminal_caller(terminal, remote=call.principal is not OWNER)
+
+
 def _door(call: HttpCall, terminal: TerminalState) -> ServedDoor:
-    return ServedDoor(call.gateway, terminal_caller(terminal), terminal)
+    return ServedDoor(call.gateway, _caller(call, terminal), terminal)
 
 
 # --- the operator's commands -------------------------------------------------------------------------

@@ -179,11 +179,13 @@ class HttpServer:
             resource.add_route("OPTIONS", _preflight(admission, [route.method for route in routes]))
 
     def _handler(self, admission: Admission, route: endpoint.HttpRoute) -> Handler:
-        limit = OWNER_BODY if route.spreads else self._site.options.max_body
+        limit = OWNER_BODY if route.spreads and admission.keys is None else self._site.options.max_body
         decoder = None if route.body is None else msgspec.json.Decoder(route.body)
 
         async def answer(request: web.Request) -> web.StreamResponse:
             principal = NOBODY if route.signed else await admission.admit(request, route.scope)
+            if route.attaches and principal.agents is not None:
+                raise errors.ApiError(403, "not_allowed", "A terminal needs a key for every agent.")
             profile = self._profile(request, principal)
             if self._draining and request.method not in ("GET", "HEAD"):
                 raise errors.ApiError(
@@ -219,7 +221,7 @@ class HttpServer:
 
 
 def _api_routes() -> Iterable[endpoint.HttpRoute]:
-    return endpoint.ROUTES
+    return [*endpoint.ROUTES, *(route for route in endpoint.LOCAL_ROUTES if route.attaches)]
 
 
 def _owner_routes() -> Iterable[endpoint.HttpRoute]:

@@ -1,4 +1,4 @@
-"""The gateway of the home, reached through the owner's socket.
+"""The gateway, reached through the owner's socket of its home, or over HTTP if it is elsewhere.
 
 The connection: one stream stays open and tells that the gateway is there, and of turns that no terminal
 started. When it breaks the gateway is away; it is looked for (and, where nobody runs one, started) again and
@@ -33,13 +33,16 @@ from hermes.entry.terminal.door import (
     WantedPassword,
     new_words_key,
 )
+from hermes.entry.terminal.elsewhere import HttpAddress
 from hermes.entry.terminal.socket_client import BROKEN, NotListening, SocketResponse, request
 from hermes.stream.wire.socket import END, HELLO, PASSWORD, PROGRESS, SEEN, TURN, decode, decode_seen, encode
 
 T = TypeVar("T")
-Locate = Callable[[], Path | None]
+Locate = Callable[[], Path | HttpAddress | None]
 """Where the gateway listens; None if it does not yet. A `UserError` says why it never will."""
 PATIENCE_SECONDS = 60.0
+_FIRST_PATIENCE = 5.0
+"""How long a gateway elsewhere is tried that never answered."""
 _ANSWER_SECONDS = 30.0
 _COMMAND_SECONDS = 90.0
 """Longer than any command takes; a hand-off has a minute."""
@@ -60,7 +63,7 @@ class GatewayConnection:
     def __init__(self, locate: Locate, patience: float = PATIENCE_SECONDS) -> None:
         self._locate = locate
         self._patience = patience
-        self._path: Path | None = None
+        self._place: Path | HttpAddress | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._fault: HermesError | None = None
@@ -83,16 +86,20 @@ class GatewayConnection:
             self._keeping.cancel()
             await asyncio.wait((self._keeping,))
 
+    @property
+    def is_elsewhere(self) -> bool:
+        return isinstance(self._place, HttpAddress)
+
     # --- what others ask for ---
 
     async def ask(
         self, path: str, body: Mapping[str, Any], kind: type[T], seconds: float = _ANSWER_SECONDS
     ) -> T:
         """One request and its answer; `GatewayGone` if nobody is there to answer it."""
-        if self.presence is not Presence.HERE or self._path is None:
+        if self.presence is not Presence.HERE or self._place is None:
             raise GatewayGone(_NOT_DONE)
         try:
-            async with asyncio.timeout(seconds), request(self._path, "POST", path, encode(body)) as response:
+            async with asyncio.timeout(seconds), request(self._place, "POST", path, encode(body)) as response:
                 status, data = response.status, await response.read()
         except NotListening as error:
             raise GatewayGone(_NOT_DONE) from error
@@ -104,10 +111,10 @@ class GatewayConnection:
 
     async def events(self, path: str, after: int) -> AsyncGenerator[SseEvent]:
         """The events of a stream to its end; `GatewayGone` if it is cut off before."""
-        if self._path is None:
+        if self._place is None:
             raise GatewayGone(_NOT_DONE)
         try:
-            async with request(self._path, "GET", f"{path}?after={after}") as response:
+            async with request(self._place, "GET", f"{path}?after={after}") as response:
                 if response.status != 200:
                     raise as_error(response.status, await response.read())
                 parser = SseParser()
@@ -140,12 +147,12 @@ class GatewayConnection:
 
     async def _keep(self) -> None:
         delay, since = _FIRST_DELAY, time.monotonic()
-        why = ""
+        why = reason = ""
         while True:
             pause = delay
             try:
-                self._path = self._locate()
-                if self._path is not None:
+                self._place = self._locate()
+                if self._place is not None:
                     async for event in self.events("/control/events", 0):
                         self._take(event)
             except UserError as error:
@@ -158,17 +165,26 @@ class GatewayConnection:
                 if str(error) != why:
                     why = str(error)
                     self.hear(Presence.AWAY, why)
-            except HermesError:
-                pass
+            except HermesError as error:
+                reason = str(error.__cause__ or error)
+            is_new = isinstance(self._place, HttpAddress) and not self.facts
             if self.presence is Presence.HERE:
                 delay, since, why = _FIRST_DELAY, time.monotonic(), ""
                 self._tell(Presence.AWAY)
-            elif time.monotonic() - since > self._patience:
-                self._fault = None if self.facts else GatewayGone("The gateway does not answer.")
+            elif time.monotonic() - since > (_FIRST_PATIENCE if is_new else self._patience):
+                self._fault = self._absence(reason)
                 self._tell(Presence.LOST)
                 return
             await asyncio.sleep(pause)
-            delay = min(2 * delay, _LONGEST_DELAY) if self._path is not None else _FIRST_DELAY
+            delay = min(2 * delay, _LONGEST_DELAY) if self._place is not None else _FIRST_DELAY
+
+    def _absence(self, reason: str) -> HermesError | None:
+        """What is said of a gateway that is waited for no longer; nothing beside the usual words."""
+        if isinstance(self._place, HttpAddress):
+            url = self._place.url
+            lost = f"{url} did not come back; its gateway goes on with what was said."
+            return GatewayGone(lost if self.facts else f"No gateway answers at {url} ({reason}).")
+        return None if self.facts else GatewayGone("The gateway does not answer.")
 
     def _take(self, event: SseEvent) -> None:
         if event.name == HELLO:
@@ -343,7 +359,7 @@ async def enter_remote(line: GatewayConnection, wish: SessionChoice, *, steady: 
         commands=resumed.commands,
         back=line.back,
         look_back=door.look_back,
-        passwords=RemotePasswords(line),
+        passwords=None if line.is_elsewhere else RemotePasswords(line),
         progress=door.progress,
         menu=door.menu,
         delete=door.delete,

@@ -15,7 +15,7 @@ from hermes.control.sessions.callers import Caller, unfinished_sessions
 from hermes.control.sessions.repeats import NewRequest, id_for
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn.questions import settled_of
-from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.chats.address import REMOTE, Address, Source, SourceKind
 from hermes.domain.chats.command_line import CallerReply
 from hermes.domain.errors import UserError
 from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
@@ -58,9 +58,13 @@ def local_caller(agent: AgentId = MAIN_AGENT, folder: str | None = None) -> Call
     return Caller(agent=agent, source=source)
 
 
-def terminal_caller(terminal: TerminalState) -> Caller:
-    caller = local_caller(terminal.agent or MAIN_AGENT, terminal.folder)
-    return replace(caller, source=replace(caller.source, ignore_rules=terminal.ignore_rules))
+def terminal_caller(terminal: TerminalState, *, remote: bool = False) -> Caller:
+    """The person at a terminal; one that is `remote` has no folder here."""
+    caller = local_caller(terminal.agent or MAIN_AGENT, None if remote else terminal.folder)
+    source = replace(caller.source, ignore_rules=terminal.ignore_rules)
+    if remote:
+        source = replace(source, address=Address(platform=PLATFORM, chat=REMOTE))
+    return replace(caller, source=source)
 
 
 async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: SessionChoice) -> ResumedSession:

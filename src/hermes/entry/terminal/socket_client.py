@@ -1,12 +1,15 @@
-"""Just enough HTTP to talk to the gateway over its socket. A terminal starts with every `hermes -q`, and
-loading a whole HTTP library would be most of what it costs."""
+"""Just enough HTTP to talk to the gateway, over its socket or a port. A terminal starts with every
+`hermes -q`, and loading a whole HTTP library would be most of what it costs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+
+from hermes.entry.terminal.elsewhere import HttpAddress
 
 _MOST_HEADER = 64 * 1024
 _PIECE = 64 * 1024
@@ -49,23 +52,38 @@ class SocketResponse:
 
 
 @contextlib.asynccontextmanager
-async def request(path: Path, method: str, target: str, body: bytes = b"") -> AsyncIterator[SocketResponse]:
+async def request(
+    place: Path | HttpAddress, method: str, target: str, body: bytes = b""
+) -> AsyncIterator[SocketResponse]:
     """Ask, and have the answer as it comes. The connection serves this request alone."""
     try:
-        reader, writer = await asyncio.open_unix_connection(str(path), limit=_MOST_HEADER)
+        reader, writer = await _connect(place)
     except OSError as error:
         raise NotListening(str(error)) from error
     try:
-        lines = [f"{method} {target} HTTP/1.1", "Host: gateway", "Connection: close"]
+        lines = ["Connection: close"]
+        if isinstance(place, HttpAddress):
+            target = place.prefix + target
+            lines += [f"Host: {place.header}", f"Authorization: Bearer {place.key.reveal()}"]
+        else:
+            lines += ["Host: gateway"]
         if method == "POST":
             lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
-        writer.write("\r\n".join([*lines, "", ""]).encode("ascii") + body)
+        head = [f"{method} {target} HTTP/1.1", *lines, "", ""]
+        writer.write("\r\n".join(head).encode("ascii") + body)
         await writer.drain()
         yield await _answer(reader)
     finally:
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
+
+
+async def _connect(place: Path | HttpAddress) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if isinstance(place, Path):
+        return await asyncio.open_unix_connection(str(place), limit=_MOST_HEADER)
+    secured = ssl.create_default_context() if place.tls else None
+    return await asyncio.open_connection(place.host, place.port, ssl=secured, limit=_MOST_HEADER)
 
 
 async def _answer(reader: asyncio.StreamReader) -> SocketResponse:

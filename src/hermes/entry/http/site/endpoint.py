@@ -52,7 +52,8 @@ PATH_PART = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 class HttpRoute(Struct, frozen=True, kw_only=True):
     """One endpoint. Without a `scope` it is open to everybody; the requests of a `signed` one carry a
     signature that the resource checks. `gives` are the types its answer may have. With `spreads`, the fields
-    of the body are the parameters.
+    of the body are the parameters. One that `attaches` is for terminals: those elsewhere reach it on the
+    port, with a key that may do everything.
 
     The rest is for the documents: the headers it reads and those it answers with (`returns`), errors of its
     own, further statuses of its usual answer, the media type of an answer that is not JSON, and an example
@@ -67,6 +68,7 @@ class HttpRoute(Struct, frozen=True, kw_only=True):
     query: type[msgspec.Struct] | None = None
     gives: tuple[Any, ...]
     spreads: bool = False
+    attaches: bool = False
     status: int = 200
     signed: bool = False
     headers: tuple[str, ...] = ()
@@ -84,7 +86,7 @@ def shown_path(endpoint: HttpRoute) -> str:
 
 ROUTES: list[HttpRoute] = []
 LOCAL_ROUTES: list[HttpRoute] = []
-"""Endpoints on the owner's socket alone; the API's documents do not list them."""
+"""Endpoints of the owner's socket; the API's documents do not list them."""
 
 
 def route(
@@ -94,12 +96,12 @@ def route(
     return _declaring(ROUTES, method=method, path=path, summary=summary, scope=scope, **more)
 
 
-def local_route(method: str, path: str, summary: str) -> Callable[[Answer], Answer]:
-    """As `route`, on the owner's socket alone; a POST takes its parameters as the fields of its body."""
-    spreads = method == "POST"
-    return _declaring(
-        LOCAL_ROUTES, method=method, path=path, summary=summary, scope=KeyScope.ADMIN, spreads=spreads
-    )
+def local_route(
+    method: str, path: str, summary: str, *, attaches: bool = False
+) -> Callable[[Answer], Answer]:
+    """As `route`, on the owner's socket; a POST takes its parameters as the fields of its body."""
+    facts = {"method": method, "path": path, "summary": summary, "attaches": attaches}
+    return _declaring(LOCAL_ROUTES, scope=KeyScope.ADMIN, spreads=method == "POST", **facts)
 
 
 def _declaring(routes: list[HttpRoute], *, spreads: bool = False, **facts: Any) -> Callable[[Answer], Answer]:
