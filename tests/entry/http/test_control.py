@@ -17,9 +17,12 @@ import pytest
 
 from hermes.admin.process.home_files import GATEWAY, hold_home
 from hermes.admin.process.running import RunningGateway, find_running
+from hermes.control.people.standing import at_machine, is_trusted
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, TurnId
+from hermes.domain.settings.settings import Settings
 from hermes.domain.turns.event import Entry, FeedItem, Finished
+from hermes.domain.turns.session import owner_of
 from hermes.domain.turns.turn import Turn
 from hermes.domain.word import replace
 from hermes.entry.http.api import load_resources
@@ -28,6 +31,7 @@ from hermes.entry.http.site.owner_socket import bind_socket, listening, socket_p
 from hermes.entry.terminal.door import GatewayGone, Presence, SessionChoice, TerminalState
 from hermes.entry.terminal.remote import GatewayConnection, enter_remote
 from hermes.entry.terminal.served_door import find_session_to_resume, local_caller
+from hermes.stream.wire.socket import decode
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel
 
@@ -59,9 +63,36 @@ def test_there_are_routes_for_the_owner_alone() -> None:
     assert not any(route.path.startswith("/control/") for route in ROUTES)
 
 
-async def test_the_port_does_not_know_them(tmp_path: Path) -> None:
+_KEYS = """platforms: {api_server: {keys: {
+  phone: {key: another long secret 1, scopes: [chat, sessions]},
+  some: {key: another long secret 2, scopes: [admin], agents: [main]}}}}"""
+
+
+async def test_the_port_knows_the_conversation_of_whoever_may_do_everything(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home", config=_KEYS) as api:
+        load_resources()
+        for route in (route for route in LOCAL_ROUTES if route.attaches):
+            path, given = route.path.replace("{turn}", "turn_1").replace("{key}", "k"), {"json": {}}
+            for key, status in (("", 401), ("another long secret 1", 403), ("another long secret 2", 403)):
+                heard = await api.ask(route.method, path, headers={"Authorization": f"Bearer {key}"}, **given)
+                assert heard.status == status, (path, key)
+
+
+async def test_a_terminal_elsewhere_is_not_at_the_machine(tmp_path: Path) -> None:
     async with ApiWorld(home=tmp_path / "home") as api:
-        for path in {route.path for route in LOCAL_ROUTES}:
+        terminal = {"folder": "/etc"}
+        said = await api.post("/control/say", {"text": "hello", "key": "k1", "terminal": terminal})
+        assert said.status == 200
+        source = decode(Turn, said.data).source
+        assert source is not None and source.folder is None and source.address.chat == "remote"
+        assert is_trusted(source, Settings()) and not at_machine(source)
+        local = local_caller(MAIN_AGENT, "/etc").source
+        assert at_machine(local) and owner_of(local) == owner_of(source)
+
+
+async def test_the_port_does_not_know_the_rest(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        for path in {route.path for route in LOCAL_ROUTES if not route.attaches}:
             for method in ("GET", "POST", "DELETE", "OPTIONS"):
                 heard = await api.ask(method, path.replace("{turn}", "turn_1"))
                 assert (heard.status, heard.json["error"]["code"]) == (404, "unknown_url"), path

@@ -26,6 +26,11 @@ _COLOURS = {
     "brightwhite": "#ffffff", "bfightmagenta": "#c678dd",
 }  # fmt: skip
 _CELL_WIDTH, _ROW_HEIGHT = 8.4, 18
+_FLEETING = {
+    re.compile(r"^\(\S+( ?\S+\))? [a-z ]+\.[. ]*(\d+s)?$"): "(⌐■_■) deliberating... 2s",
+    re.compile(r"\d+\.\ds$"): "0.1s",
+    re.compile(r"20\d\d-\d\d-\d\d \d\d:\d\d"): "2026-11-19 09:30",
+}
 
 
 class _Screen(pyte.HistoryScreen):
@@ -108,6 +113,12 @@ class Glass:
 
     # --- a picture ---
 
+    def still(self) -> None:
+        """Put something fixed in place of what is never the same twice: the time, and how long it took."""
+        for at in range(self._screen.lines):
+            for pattern, text in _FLEETING.items():
+                _rewrite(self._screen.buffer[at], self._screen.columns, pattern, text)
+
     def picture(self, light: bool = False) -> str:
         """The screen as SVG."""
         columns, lines = self._screen.columns, [self._screen.buffer[at] for at in range(self._screen.lines)]
@@ -125,6 +136,19 @@ class Glass:
             top = 12 + number * _ROW_HEIGHT
             drawn += _runs(line, columns, top, ink, paper)
         return "\n".join([*drawn, "</svg>", ""])
+
+
+def _rewrite(row: Any, columns: int, pattern: re.Pattern[str], text: str) -> None:
+    """Replace what fits the pattern; a text of another length stands at the end of its row."""
+    places = [(at, char) for at in range(columns) for char in row[at].data]
+    found = pattern.search("".join(char for _, char in places).rstrip())
+    if found is None:
+        return
+    first = places[found.start()][0]
+    cell = row[first]
+    for at in range(first, first + max(found.end() - found.start(), len(text))):
+        new = text[at - first] if at - first < len(text) else " "
+        row[at] = cell._replace(data=new) if new != " " else row[at]._replace(data=" ")
 
 
 def _runs(line: Any, columns: int, top: int, ink: str, paper: str) -> list[str]:

@@ -40,7 +40,6 @@ def banner_rows(
             rows.append(edge("│ ") + body + " " * (inner - name - 2 - width(shown)) + edge(" │"))
     if tips:
         rows.append(edge("│ ") + " " * inner + edge(" │"))
-    for tip in tips:
-        shown = one_line(tip, inner)
+    for shown in (row for tip in tips for row in textwrap.wrap(tip, inner)):
         rows.append(edge("│ ") + paint(shown, theme.dim, colour) + " " * (inner - width(shown)) + edge(" │"))
     return [*rows, edge(f"╰{'─' * (inner + 2)}╯")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 
 from msgspec import Struct
 
@@ -52,4 +53,4 @@ class ChoiceList(Struct, kw_only=True):
             rows.append(paint(f"{'❯' if chosen else ' '} {text}", theme.accent if chosen else "", colour))
         if not entries:
             rows.append(paint("  nothing fits", theme.dim, colour))
-        return [*rows, paint(one_line(self.help, max(columns, 1)), theme.dim, colour)] if self.help else rows
+        return [*rows, *(paint(row, theme.dim, colour) for row in wrap(self.help, max(columns, 8)))]
