@@ -407,6 +407,13 @@ def _tell_unexpected(
     """The last resort of the process: the traceback goes to a file, and one sentence says where."""
     import traceback as tracebacks
 
+    if isinstance(error, ImportError) and sys.stderr is not None:
+        # Nothing that is told elsewhere can be loaded either.
+        sys.stderr.write(f"hermes: A part of Hermes cannot be loaded ({error}).\n")
+        own = sys.prefix != sys.base_prefix  # an environment, not the system's Python
+        where = f"Remove {sys.prefix} and run ./hermes: it is made anew." if own else "Install Hermes again."
+        sys.stderr.write(f"        {where}\n")
+        return
     text = "".join(tracebacks.format_exception(kind, error, traceback))
     place = _keep(text)
     where = f"The details are in {place}." if place else f"{error}"

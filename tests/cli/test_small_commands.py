@@ -4,11 +4,13 @@ rename, gateway list, hooks doctor, sessions stats and browse, skills check."""
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import ROOT, gateway, hermes
+from tests.cli.command import ROOT, environment, gateway, hermes
 from tests.entry.terminal.person import HERMES, at_terminal
 
 SECRET = "gsk-0123456789abcdef"
@@ -22,6 +24,15 @@ def home(tmp_path: Path) -> Path:
 def rows(home: Path, *words: str) -> list[dict[str, object]]:
     listed: list[dict[str, object]] = json.loads(hermes(home, *words, "--json").out)
     return listed
+
+
+def test_a_package_that_is_missing_is_one_sentence(home: Path) -> None:
+    code = "import sys; sys.modules['msgspec'] = None; from hermes.cli import main; sys.exit(main())"
+    command = [sys.executable, "-P", "-c", code, "status"]
+    done = subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.startswith("hermes: A part of Hermes cannot be loaded (")
+    assert "it is made anew" in done.stderr or "Install Hermes again" in done.stderr
 
 
 def test_fallback_models(home: Path) -> None:

@@ -311,6 +311,28 @@ def test_words_while_it_works_interrupt_queue_and_steer(home: Path) -> None:
         glass.until("— stopped", "You said: instead")
 
 
+def test_what_a_session_hides_another_shows(home: Path) -> None:
+    with chat(home) as glass:
+        glass.until(*ALL)
+        glass.person.type("/verbose off")
+        glass.until("/verbose off", "off", gone="⚕ ❯")
+        glass.person.type("read first")
+        assert "┊" not in glass.until("The tool said: read did first")
+        glass.person.type("/new")
+        glass.until("New session")
+        glass.person.type("read second")
+        glass.until("┊", "The tool said: read did second")
+
+
+def test_the_bell_rings_for_a_question_too(home: Path) -> None:
+    (home / "config.yaml").write_text("display: {bell_on_complete: true}\n")
+    with chat(home) as glass:
+        glass.until(*ALL)
+        glass.person.type("danger zone")
+        glass.until(READY)
+        assert "\a\x1b]9;Hermes asks something\x07" in glass.person.raw
+
+
 def test_a_background_task_asks_and_answers_in_the_chat(home: Path) -> None:
     with chat(home, rows=40) as glass:
         glass.until(*ALL)

@@ -405,7 +405,9 @@ class DisplaySettings(Section, frozen=True, kw_only=True):
         "Answers in a terminal: drawn, drawn without colours, or as the model wrote them.",
         choices=("render", "strip", "raw"),
     )
-    bell_on_complete: bool = setting(False, "Ring the terminal's bell when an answer is complete.")
+    bell_on_complete: bool = setting(
+        False, "Ring the terminal's bell when an answer is complete or something is asked."
+    )
     show_cost: bool = setting(True, "Show what a session cost, where the price is known, below the input.")
     timestamps: bool = setting(False, "Show in the terminal when you said something.")
     editing_mode: str = setting("emacs", "The keys that edit a line in the terminal.", choices=EDITING_MODES)

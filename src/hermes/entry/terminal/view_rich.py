@@ -135,8 +135,8 @@ class RichView:
         self._doomed = ""
         """The session that the next Ctrl-D deletes."""
         self._stash = ""
-        self._enter_sends = True
-        self._bell = False
+        self._enter_sends = self._tools = True
+        self._bell = self._thoughts = False
         self._frame: asyncio.TimerHandle | None = None
         self._drawn_at = float("-inf")
         self._interrupted_at = float("-inf")
@@ -161,8 +161,8 @@ class RichView:
 
     def _adopt_display(self, display: Mapping[str, Any]) -> None:
         look = self._look
-        look.tools = self._verbose or display.get("tool_progress") != "off"
-        look.thoughts = self._verbose or display.get("show_reasoning") is True
+        self._tools = look.tools = self._verbose or display.get("tool_progress") != "off"
+        self._thoughts = look.thoughts = self._verbose or display.get("show_reasoning") is True
         look.calm = display.get("calm") is True
         look.diffs = display.get("inline_diffs") is not False
         look.markdown = str(display.get("final_response_markdown") or "render")
@@ -436,10 +436,8 @@ class RichView:
 
     def adopt(self, manner: Manner | None) -> None:
         own = manner or NO_MANNER
-        if own.progress:
-            self._look.tools = own.progress != "off"
-        if own.thoughts is not None:
-            self._look.thoughts = own.thoughts
+        self._look.tools = own.progress != "off" if own.progress else self._tools
+        self._look.thoughts = self._thoughts if own.thoughts is None else own.thoughts
 
     async def make_room(self) -> None:
         self._draw()
@@ -501,6 +499,7 @@ class RichView:
         buffer = self._window.buffer
         self._guard.end()
         if question is not None:
+            self._window.control("\a\x1b]9;Hermes asks something\x07" if self._bell else "")
             if before is None:
                 self._stash += buffer.text
             buffer.reset()

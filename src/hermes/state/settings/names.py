@@ -183,7 +183,7 @@ _OWN_KEYS = {
 _TREES = frozenset({"routes", "targets", "keys"})
 """Own keys that hold more than one value, so that no variable says them."""
 _ENVIRONMENT_ONLY = """HERMES_HOME HERMES_PROFILE HERMES_PYTHON HERMES_VENV HERMES_RUNTIME_DIR
-    HERMES_GATEWAY_LOCK_DIR HERMES_QUIET NO_COLOR XDG_STATE_HOME XDG_RUNTIME_DIR"""
+    HERMES_GATEWAY_LOCK_DIR HERMES_GATEWAY_URL HERMES_QUIET NO_COLOR XDG_STATE_HOME XDG_RUNTIME_DIR"""
 ENVIRONMENT_ONLY = frozenset(_ENVIRONMENT_ONLY.split())
 """Variables that count before `.env` is read, or for every home of a user."""
 _OF_EVERY_PLATFORM = ("typing_indicator", "channel_prompts", "channel_overrides")
