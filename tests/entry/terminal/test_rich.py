@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -538,6 +539,9 @@ def test_the_end_of_input_and_quit(home: Path) -> None:
         assert "hermes --resume" in glass.text and "⚕ ❯" not in glass.text
     with chat(home, "--continue") as glass:
         glass.until("Session", "› hello", "You said: hello", "❯")
+        glass.person.type("/copy")
+        glass.until("in the clipboard")
+        assert f"\x1b]52;c;{b64encode(b'You said: hello').decode()}\x07" in glass.person.raw
         glass.person.type("/quit")
         assert glass.person.ends() == 0
 

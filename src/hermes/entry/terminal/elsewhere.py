@@ -3,7 +3,6 @@ there a key may go."""
 
 from __future__ import annotations
 
-import ipaddress
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -63,6 +62,8 @@ def read_address(url: str, key: str) -> HttpAddress:
 
 def _is_near(host: str) -> bool:
     """Whether it is this machine, or an address that is not of the open network."""
+    import ipaddress  # every terminal loads this file
+
     try:
         return not ipaddress.ip_address(host).is_global
     except ValueError:

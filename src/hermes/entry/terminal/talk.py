@@ -80,8 +80,8 @@ class ChatOutput(Protocol):
     def line(self, text: str, *, aside: bool = False) -> None:
         """Print a line of ours, which may be `aside`: no answer to anybody."""
 
-    def answer(self, text: str) -> None:
-        """Print what the agent answered earlier."""
+    def answer(self, text: str, whole: str = "") -> None:
+        """Print what the agent answered earlier or elsewhere; `whole` is it where the text is cut."""
 
     async def show(self, item: FeedItem, *, begins: bool) -> None:
         """More of a turn that is watched; `begins` with its first item."""
@@ -303,7 +303,7 @@ class TerminalConversation:
         for exchange in recent:
             self._view.line(f"› {one_line(exchange.question, 200)}", aside=True)
             if exchange.answer:
-                self._view.answer(shorten_text(exchange.answer))
+                self._view.answer(shorten_text(exchange.answer), exchange.answer)
 
     async def _answer(self, asked: Asked, line: str) -> None:
         answer = read_answer(asked, line)

@@ -186,7 +186,7 @@ class PlainView:
         """Print a line of ours, which may be `aside`: no answer to anybody."""
         (self._screen.note if aside else self._screen.line)(text)
 
-    def answer(self, text: str) -> None:
+    def answer(self, text: str, whole: str = "") -> None:
         self._screen.line(text)
 
     async def show(self, item: FeedItem, *, begins: bool) -> None:

@@ -420,8 +420,9 @@ class RichView:
         self._stage.note(text, style, kind="note" if aside else "reply")
         self._touch()
 
-    def answer(self, text: str) -> None:
+    def answer(self, text: str, whole: str = "") -> None:
         self._stage.reply(text)
+        self._stage.answer = whole or text
         self._touch()
 
     async def show(self, item: FeedItem, *, begins: bool) -> None:
