@@ -196,7 +196,7 @@ OPTIONS: dict[str, str] = {
 CHAT_OPTIONS = (
     "-q", "--query", "-z", "--oneshot", "-r", "--resume", "-c", "--continue", "-m", "--model",
     "--provider", "-t", "--toolsets", "-s", "--skills", "-v", "--verbose", "-Q", "--quiet", "--plain",
-    "--ignore-rules", "--agent", "--usage-file", "--gateway",
+    "--ignore-rules", "--agent", "--usage-file", "--gateway", "--max-turns", "--image",
 )  # fmt: skip
 """Options of `chat` that may stand without it."""
 RUNNING = ("chat", "gateway", "cron", "batch")

@@ -6,8 +6,11 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from base64 import b64decode
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,11 @@ from tests import nursery
 from tests.cli.command import PATIENCE, ROOT, Said, environment, gateway, hermes
 
 CHILD = ROOT / "tests" / "cli" / "chat_child.py"
+
+
+PICTURE = b64decode(
+    b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 @pytest.fixture
@@ -97,6 +105,31 @@ def test_what_an_answer_took_is_written_for_scripts(home: Path, tmp_path: Path) 
     assert json.loads(file.read_text())["ok"] is False
     missing = chat(home, "-z", "hello", "--usage-file", str(tmp_path / "no" / "usage.json"))
     assert missing.code == 1 and "usage.json cannot be written" in missing.err and missing.clean
+
+
+def test_a_picture_goes_with_the_first_message(home: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "dot.png"
+    picture.write_bytes(PICTURE)
+    said = chat(home, "-q", "what is this?", "--image", str(picture))
+    assert (said.code, said.out) == (0, "You said: what is this? \n")
+    records = sqlite3.connect(home / "gateway.db").execute("SELECT * FROM journal").fetchall()
+    assert sha256(PICTURE).hexdigest() in str(records)
+    for path, says in (
+        (tmp_path / "no.png", "cannot be read (No such file"),
+        (home / "config.yaml", "is no picture"),
+    ):
+        (home / "config.yaml").write_text("{}\n")
+        wrong = chat(home, "-q", "hi", "--image", str(path))
+        assert wrong.code == 1 and says in wrong.err and wrong.clean
+
+
+def test_the_steps_of_an_answer_may_be_limited(home: Path) -> None:
+    assert "The tool said" in chat(home, "-q", "read notes", "--max-turns", "2").out
+    chat(home, "-q", "read notes", "--max-turns", "1")
+    kept = sqlite3.connect(home / "gateway.db").execute("SELECT body FROM guidance").fetchall()
+    assert [json.loads(body)["steps"] for (body,) in kept] == [2, 1]
+    wrong = chat(home, "-q", "hi", "--max-turns", "none")
+    assert wrong.code == 2 and "“none” is not a number from 1 to 1000" in wrong.err
 
 
 def test_options_of_a_chat_may_stand_without_it(home: Path) -> None:

@@ -69,10 +69,10 @@ def interrupt(glass: Glass, home: Path) -> None:
     (home / "hold").touch()
     glass.person.type("count to thirty")
     glass.until("9 10")
-    glass.person.type("/queue show me how to sort")
-    glass.until("1 waiting")
     glass.person.keys("\x1b")
-    glass.until("— stopped", "list.sort", gone="⚕ ❯")
+    glass.until("— stopped", gone="⚕ ❯")
+    glass.person.type("show me how to sort")
+    glass.until("list.sort", gone="⚕ ❯")
 
 
 def paste(glass: Glass, home: Path) -> None:

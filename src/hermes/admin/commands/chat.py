@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.admin.process.spawning import GatewayFinder, GatewayNotStarted, Spawn
-from hermes.admin.shell.command import CliCommand, UsageError, declare
+from hermes.admin.shell.command import CliCommand, UsageError, declare, number_to
 from hermes.domain.ids import AgentId
 from hermes.entry.terminal.door import SessionChoice, TerminalState
 
@@ -52,6 +52,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             "--usage-file FILE": "write what a single message took to this file, as JSON, also if it failed",
         },
     )
+    declare(parser, {"--image FILE": "show this picture with the first message"}, action="append")
+    steps = {"--max-turns N": "how many steps with tools an answer may take"}
+    declare(parser, steps, type=number_to(1000), default=0)
     declare(
         parser,
         {
@@ -177,6 +180,14 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
     def folder(self) -> str | None:
         return None if self.url else current_folder()
 
+    def _images(self) -> tuple[str, ...]:
+        """The pictures for the first words, as the gateway takes them."""
+        if not self.asked.image:
+            return ()
+        from hermes.admin.commands.pictures import data_url
+
+        return tuple(data_url(path) for path in self.asked.image)
+
     def wish(self) -> SessionChoice:
         return SessionChoice(
             named=self.asked.resume or self.asked.latest or None,
@@ -188,6 +199,8 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
                 folder=self.folder,
                 ignore_rules=self.asked.ignore_rules,
                 toolsets=_names(self.asked.toolsets),
+                steps=self.asked.max_turns,
+                images=self._images(),
                 skills=_names(self.asked.skills),
             ),
         )

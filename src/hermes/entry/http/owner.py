@@ -16,6 +16,7 @@ from hermes.control.gateway import Gateway
 from hermes.control.sessions.callers import Caller
 from hermes.control.sessions.submission import NotFound
 from hermes.domain.chats.command_line import CallerReply
+from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.chats.rows import OpenWork
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
@@ -31,6 +32,7 @@ from hermes.entry import batches as batches
 from hermes.entry import hosted_agents as hosted_agents
 from hermes.entry import memories as memories
 from hermes.entry.desk import OPERATIONS, OperatorDesk, Perform, delete_session
+from hermes.entry.http.ask.messages import keep_attachments
 from hermes.entry.http.site.admission import OWNER
 from hermes.entry.http.site.endpoint import HttpCall, local_route
 from hermes.entry.terminal.door import PLATFORM, ChatMenu, ResumedSession, SessionChoice, TerminalState
@@ -75,7 +77,9 @@ async def delete(call: HttpCall, session: str) -> bool:
 
 @local_route("POST", "/control/say", "Say something; with the same key it is said once.", attaches=True)
 async def say(call: HttpCall, text: str, key: str, terminal: TerminalState) -> Turn:
-    return await _door(call, terminal).say(text, key)
+    given = [Attachment(kind=MediaKind.IMAGE, ref=url) for url in terminal.images]
+    images = await keep_attachments(call, _caller(call, terminal).agent, given)
+    return await _door(call, terminal).say(text, key, images)
 
 
 @local_route("POST", "/control/command", "Run a slash command.", attaches=True)

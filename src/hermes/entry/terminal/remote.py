@@ -218,7 +218,7 @@ class RemoteDoor:
     async def say(self, text: str, key: str) -> Turn:
         said = {"terminal": self._terminal, "text": text, "key": key}
         turn = await self._line.ask("/control/say", said, Turn)
-        self._be_in(turn.session)
+        self._terminal = replace(self._terminal, session=turn.session, images=())
         return turn
 
     async def watch(self, turn: TurnId, after: int) -> AsyncIterator[FeedItem]:

@@ -17,6 +17,7 @@ from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn.questions import settled_of
 from hermes.domain.chats.address import REMOTE, Address, Source, SourceKind
 from hermes.domain.chats.command_line import CallerReply
+from hermes.domain.chats.message import Attachment
 from hermes.domain.errors import UserError
 from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.knowledge.skill import pick_skill
@@ -25,7 +26,7 @@ from hermes.domain.text import one_line
 from hermes.domain.turns.event import FeedItem, ModelSaid, UserSaid, Verdict
 from hermes.domain.turns.session import Session, SessionFilter, owner_of
 from hermes.domain.turns.transcript import visible
-from hermes.domain.turns.turn import NO_GUIDANCE, Answer, AnswerResult, Guidance, Turn, TurnInput
+from hermes.domain.turns.turn import Answer, AnswerResult, Guidance, Turn, TurnInput
 from hermes.domain.word import replace
 from hermes.entry.terminal.door import (
     LOCAL,
@@ -241,15 +242,15 @@ class ServedDoor:
         self._caller = caller
         self._terminal = terminal or TerminalState()
 
-    async def say(self, text: str, key: str) -> Turn:
+    async def say(self, text: str, key: str, images: tuple[Attachment, ...] = ()) -> Turn:
         caller, terminal = self._caller, self._terminal
         model = terminal.model if terminal.session is None else None
         folder = await self._folder()
-        limits = Guidance(toolsets=terminal.toolsets) if terminal.toolsets else NO_GUIDANCE
+        limits = Guidance(toolsets=terminal.toolsets, steps=terminal.steps)
         words = Submission(
             agent=caller.agent,
             source=caller.source,
-            input=TurnInput(text=text, context=await self._skills(), guidance=limits),
+            input=TurnInput(text=text, attachments=images, context=await self._skills(), guidance=limits),
             place=SessionTarget(session=terminal.session, bind=True, model=model),
             busy=None,
             request=NewRequest(

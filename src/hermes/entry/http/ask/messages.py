@@ -351,10 +351,10 @@ async def keep_pictures(call: HttpCall, agent: AgentId, conversation: Conversati
     on the web are passed on, but not one that leads to this machine or its network: the model's server may
     stand there, and would fetch it."""
     history = [
-        replace(earlier, attachments=_sent_before(await _keep(call, agent, earlier.attachments)))
+        replace(earlier, attachments=_sent_before(await keep_attachments(call, agent, earlier.attachments)))
         for earlier in conversation.history
     ]
-    images = await _keep(call, agent, conversation.images)
+    images = await keep_attachments(call, agent, conversation.images)
     return replace(conversation, history=tuple(history), images=images)
 
 
@@ -368,7 +368,9 @@ def _sent_before(files: Sequence[Attachment]) -> tuple[Attachment, ...]:
     )
 
 
-async def _keep(call: HttpCall, agent: AgentId, images: Sequence[Attachment]) -> tuple[Attachment, ...]:
+async def keep_attachments(
+    call: HttpCall, agent: AgentId, images: Sequence[Attachment]
+) -> tuple[Attachment, ...]:
     kept: list[Attachment] = []
     for image in images:
         if image.kind is MediaKind.FILE:
