@@ -86,13 +86,14 @@ def diff_row(line: str, columns: int, theme: Theme, colour: bool) -> str:
 
 
 def whole_rows(line: str, columns: int, theme: Theme, colour: bool) -> list[str]:
-    """A line that somebody decides about: nothing of it is left out, and no blank is lost. It is broken
-    after a word where there is one."""
-    room, rows = max(columns - 3, 8), [""]
-    for char in showable(line).expandtabs(4):
+    """A line that somebody decides about: nothing of it is left out, and no blank is lost. A sentence is
+    broken after a word."""
+    room, rows, text = max(columns - 3, 8), [""], showable(line).expandtabs(4)
+    is_sentence = "  " not in text and text[:1] not in tuple(" +-@")
+    for char in text:
         if width(rows[-1]) + width(char) > room:
-            at = rows[-1].rfind(" ") + 1
-            at = at if rows[-1][:at].strip() and char != " " else len(rows[-1])
+            at = rows[-1].rfind(" ") + 1 if is_sentence and char != " " else 0
+            at = at or len(rows[-1])
             rows[-1], rest = rows[-1][:at], rows[-1][at:]
             rows.append(rest)
         rows[-1] += char
