@@ -1,6 +1,7 @@
 // Lends the gateway a personal WhatsApp account: a linked device of Baileys, spoken to in lines of JSON over standard
 // input and output. It ends with its standard input, so never outlives the gateway. A connection that is lost is
-// made again at once; one that cannot be made ends the bridge, and the gateway decides when to begin again.
+// made again at once; one that cannot be made, or is lost too often, ends the bridge, and the gateway decides when
+// to begin again.
 import { createInterface } from 'node:readline'
 import { pathToFileURL } from 'node:url'
 import makeWASocket, { Browsers, DisconnectReason, jidNormalizedUser, proto } from 'baileys'
@@ -11,6 +12,7 @@ import { deviceKeys } from './keys.mjs'
 import { Store } from './store.mjs'
 
 const ALIVE = 30_000
+const MOST_LOST = 5 // in a minute
 const SILENT = { level: 'silent', child: () => SILENT }
 for (const level of ['trace', 'debug', 'info', 'warn', 'error', 'fatal']) SILENT[level] = () => {}
 
@@ -23,11 +25,16 @@ export function run(folder, { login = false, make = makeWASocket } = {}) {
   const device = deviceKeys(store)
   const inbox = new Inbox(store, tell)
   const groups = new Map()
+  let lost = []
   const calls = new Calls(store, SILENT)
 
   const end = (code, why) => {
     // The pipe may still hold lines; leave when they are out.
     process.stdout.write(JSON.stringify({ event: 'closed', code, why }) + '\n', () => process.exit(0))
+  }
+  const whoWeAre = () => {
+    const { id, lid } = device.creds.me ?? {}
+    return { id: id ? jidNormalizedUser(id) : '', lid: lid ? jidNormalizedUser(lid) : '' }
   }
   const groupOf = (sock, jid) => {
     if (!groups.has(jid)) groups.set(jid, sock.groupMetadata(jid).catch(() => (groups.delete(jid), undefined)))
@@ -51,6 +58,7 @@ export function run(folder, { login = false, make = makeWASocket } = {}) {
       }
     })
     let opened = false
+    const beat = setInterval(() => opened && sock.ws.isOpen && tell({ event: 'alive' }), ALIVE)
     inbox.attach(sock, async jid => (await groupOf(sock, jid))?.subject)
     sock.ev.on('creds.update', device.save)
     for (const event of ['groups.update', 'groups.upsert', 'group-participants.update']) {
@@ -61,22 +69,22 @@ export function run(folder, { login = false, make = makeWASocket } = {}) {
       else if (qr) qrcode.generate(qr, { small: true }, drawing => tell({ event: 'qr', drawing }))
       if (connection === 'open') {
         opened = true
-        const { id, lid, name } = device.creds.me
-        tell({ event: 'open', id: jidNormalizedUser(id), lid: lid ? jidNormalizedUser(lid) : '', name })
+        tell({ event: 'open', ...whoWeAre() })
         calls.open(sock)
         inbox.readAgain(sock)
       }
       if (connection === 'close') {
         const { statusCode, message } = failure(lastDisconnect?.error)
         calls.close()
+        clearInterval(beat)
+        lost = [...lost.filter(at => at > Date.now() - 60_000), Date.now()]
         if (statusCode === DisconnectReason.loggedOut) device.forget()
         const passing = ![DisconnectReason.loggedOut, DisconnectReason.forbidden,
           DisconnectReason.multideviceMismatch, DisconnectReason.connectionReplaced].includes(statusCode)
-        if (statusCode === DisconnectReason.restartRequired || (opened && passing)) connect()
+        if (statusCode === DisconnectReason.restartRequired || (opened && passing && lost.length <= MOST_LOST)) connect()
         else end(statusCode, message)
       }
     })
-    setInterval(() => opened && sock.ws.isOpen && tell({ event: 'alive' }), ALIVE).unref()
   }
 
   createInterface({ input: process.stdin }).on('line', async line => {
@@ -86,6 +94,7 @@ export function run(folder, { login = false, make = makeWASocket } = {}) {
     tell({ id, ...(await calls.answer(what, asked)) })
   }).on('close', () => process.exit(0))
   calls.forgetOld()
+  tell({ event: 'me', ...whoWeAre() })
   inbox.tellLeft()
   connect()
 }

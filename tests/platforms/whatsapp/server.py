@@ -62,6 +62,8 @@ class WhatsApp(ServedFake):
     unlinked: bool = False
     refused: int = 0
     """The code with which each connection is closed."""
+    drops: bool = False
+    """Each connection is let in, and then lost."""
     qrs: int = 0
     connections: int = 0
     _sockets: set[web.WebSocketResponse] = field(default_factory=set)
@@ -129,6 +131,8 @@ class WhatsApp(ServedFake):
                 await socket.send_json({"qr": f"2@code{self.qrs}"})
             else:
                 await socket.send_json({"open": True})
+                if self.drops:
+                    await socket.send_json({"close": {"code": 428, "why": "Connection Closed"}})
                 for stanza in list(self.pending.values()):
                     await socket.send_json({"stanza": {**stanza, "offline": "1"}})
         if "receipt" in told:

@@ -9,7 +9,7 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from hermes.domain.chats.address import Address
-from hermes.domain.chats.message import Body, InboundKind
+from hermes.domain.chats.message import Body, Inbound, InboundKind
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.word import replace
 from hermes.entry.platforms.whatsapp import login, program
@@ -165,7 +165,7 @@ async def test_a_message_survives_a_crash_right_after_baileys_acknowledged_it(tm
             assert second.stdout is not None
             async with asyncio.timeout(60):
                 while (line := json.loads(await second.stdout.readline()))["event"] != "message":
-                    assert line["event"] == "open", line
+                    assert line["event"] in ("me", "open"), line
             (item,) = to_inbounds(line["message"], SELF)
             assert (item.text, item.source.user, item.source.user_name) == ("only once", ANN, "Ann")
         finally:
@@ -218,6 +218,14 @@ async def test_why_whatsapp_closes(code: int, error: type[Exception], after: flo
         assert getattr(raised.value, "after", None) == after
 
 
+async def test_a_connection_that_is_lost_again_and_again_is_left_to_the_host() -> None:
+    async with WhatsAppBed() as bed:
+        bed.server.drops = True
+        with pytest.raises(Unreachable, match="not reached"):
+            await bed.connect().run(Inboxes().accept, None)
+        assert bed.server.connections == 6
+
+
 async def test_two_bridges_never_share_a_device() -> None:
     async with WhatsAppBed() as bed:
         inboxes = Inboxes()
@@ -256,6 +264,26 @@ async def test_the_chat_with_oneself() -> None:
             assert (item.text, item.source.user, item.source.address.chat) == ("to myself", ME, ME)
             await platform.send(item.source.address, Body(text="hi"), key="k", reply_to=item.ref)
         assert [(one.text, one.quoted is not None) for one in bed.server.sent] == [("*Hermes*\nhi", True)]
+
+
+async def test_what_was_not_stored_comes_again_also_while_whatsapp_is_away() -> None:
+    async with WhatsAppBed() as bed:
+        bed.said |= {"WHATSAPP_MODE": "self-chat"}
+
+        async def refuse(items: Sequence[Inbound], cursor: str | None) -> None:
+            if items:
+                raise Unreachable("nothing can be stored")
+
+        async with running(bed.connect(), refuse, None) as task:
+            await until(lambda: bool(bed.server._sockets), "it is not connected")
+            bed.server.say({"conversation": "to myself"}, chat=ME, mine="true")
+            await until(task.done, "it goes on")
+        assert not bed.server.pending, "WhatsApp was told that it arrived"
+        bed.server.refused = 408
+        inboxes = Inboxes()
+        with pytest.raises(Unreachable):
+            await bed.connect().run(inboxes.accept, None)
+        assert inboxes.texts == ["to myself"]
 
 
 async def test_groups_names_and_numbers() -> None:

@@ -30,7 +30,7 @@ from hermes.entry.platforms.whatsapp.convert import LinkedDevice
 from hermes.entry.platforms.whatsapp.manifest import MANIFEST, MODES, RISK
 
 log = logging.getLogger("hermes.whatsapp")
-_ANSWER_SECONDS = 50.0
+_ANSWER_SECONDS, _CONNECT_SECONDS = 50.0, 40.0
 _PIECE = 256 * 1024
 _SELF_PREFIX = "*Hermes*\n"
 _MOST_TEXTS = 1_000
@@ -54,7 +54,8 @@ class WhatsAppAdapter:
         self._prefix = "" if said.lower() == "none" else said
         self.answer_seconds = _ANSWER_SECONDS
         self._bridge: Bridge | None = None
-        self._made = asyncio.Event()
+        self._settled = asyncio.Event()
+        """It is connected, or has ended."""
         self._me = LinkedDevice(account=context.account, self_chat=self._mode == MODES[0])
         self._texts: Recent[str, str] = Recent(_MOST_TEXTS)
         """Words of messages that may be quoted, by their `ref`."""
@@ -67,22 +68,25 @@ class WhatsAppAdapter:
     # --- what comes in ---
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
-        bridge = await self.make_bridge()
-        await bridge.start()
-        self._bridge = bridge
-        self._made.set()
         try:
+            self._bridge = bridge = await self.make_bridge()
+            await bridge.start()
             async for event in bridge.events():
                 match event["event"]:
+                    case "me":
+                        self._learn_own(event)
                     case "open":
                         self._learn_own(event)
+                        self._settled.set()
                         await accept((), None)
                     case "alive":
                         await accept((), None)
                     case "message":
                         await self._take(bridge, event, accept)
         finally:
-            await bridge.close()
+            self._settled.set()
+            if self._bridge is not None:
+                await self._bridge.close()
 
     def _learn_own(self, event: dict[str, Any]) -> None:
         phone, lid = convert.person(as_text(event.get("id"))), convert.person(as_text(event.get("lid")))
@@ -106,11 +110,12 @@ class WhatsAppAdapter:
 
     async def _call(self, name: str, seconds: float = 0.0, **asked: Any) -> dict[str, Any]:
         try:
-            async with asyncio.timeout(self.answer_seconds):
-                await self._made.wait()
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await self._settled.wait()
         except TimeoutError:
             raise Unreachable("WhatsApp is not connected") from None
-        assert self._bridge is not None
+        if self._bridge is None:
+            raise Unreachable("WhatsApp is not connected")
         return await self._bridge.call(name, self.answer_seconds + seconds, **asked)
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:

@@ -62,7 +62,6 @@ class Bridge:
         self._process: asyncio.subprocess.Process | None = None
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._started = asyncio.Event()
         self._end: HermesError | None = None
 
     async def start(self, *mode: str) -> None:
@@ -98,7 +97,6 @@ class Bridge:
                 os.close(log)
         finally:
             os.close(lock)
-        self._started.set()
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
         """What the bridge tells, up to its end, which is an error of ours."""
@@ -129,12 +127,11 @@ class Bridge:
         future = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(seconds):
-                await self._started.wait()
                 self._waiting[number] = future
                 self.tell({"id": number, "do": name, **asked})
                 told = await future
         except TimeoutError:
-            raise Unreachable("WhatsApp does not answer", maybe_done=number in self._waiting) from None
+            raise Unreachable("WhatsApp does not answer", maybe_done=True) from None
         finally:
             self._waiting.pop(number, None)
         error = as_dict(told.get("error"))

@@ -161,7 +161,14 @@ def _source(event: Mapping[str, Any], me: LinkedDevice) -> Source:
 
 def _author(key: Mapping[str, Any]) -> str:
     """The JID of who wrote a message, as its key has it."""
-    return as_text(key.get("participant")) or as_text(key["remoteJid"])
+    return _named(as_text(key.get("participant")) or key["remoteJid"])
+
+
+def _named(jid: Any) -> str:
+    """The JID of a person."""
+    if not person(as_text(jid)):
+        raise ValueError("nobody has that JID")
+    return as_text(jid)
 
 
 def _opened(message: Any) -> dict[str, Any]:
@@ -186,7 +193,7 @@ def _change(item: Inbound, change: Mapping[str, Any], author: str, me: LinkedDev
     """An edit or a deletion; keys in it are as its writer sees them."""
     key, kind = as_dict(change.get("key")), change.get("type")
     if not key.get("fromMe") and key.get("participant"):  # an admin deletes what somebody else wrote
-        author = MINE if me.is_named(key["participant"]) else as_text(key["participant"])
+        author = MINE if me.is_named(key["participant"]) else _named(key["participant"])
     ref = f"{shaped(key['id'], _ID)}@{author}"
     if kind == "REVOKE":
         return deletion(item.source, ref, item.at) if author != MINE or me.self_chat else None
@@ -229,10 +236,12 @@ def _reply(around: Mapping[str, Any], me: LinkedDevice) -> ReplyTo | None:
     if not around.get("stanzaId"):
         return None
     author = as_text(around.get("participant"))
+    if not person(author):
+        return None
     mine = me.is_named(author)
     ref = f"{shaped(around['stanzaId'], _ID)}@{MINE if mine else author}"
     words = _words(_opened(around.get("quotedMessage")))
-    return ReplyTo(ref=ref, text=storable(words)[:_MOST_QUOTED], author=person(author) or None, mine=mine)
+    return ReplyTo(ref=ref, text=storable(words)[:_MOST_QUOTED], author=person(author), mine=mine)
 
 
 def _words(content: Mapping[str, Any]) -> str:
