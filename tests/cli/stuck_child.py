@@ -1,7 +1,8 @@
 """A real gateway process whose event loop is held by a call that does not return.
 
 `stuck_child.py <home> <how>`: with `loop` the call waits; with `interpreter` native code keeps everything to
-itself, in a thread, as `re` does. With `task` and `thread` the loop is free, and only they will not end."""
+itself, in a thread, as `re` does. With `task` and `thread` the loop is free, and only they will not end;
+`anew` is such a thread in the first life of a `hermes gateway run`."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hermes import cli
 from hermes.admin.process import watchdog
 from hermes.admin.process.run import GatewayProcess, StateFile
 from hermes.app.overrides import AppOverrides
@@ -53,14 +55,17 @@ def main(home: Path, how: str) -> int:
             loop = asyncio.get_running_loop()
             if how == "task":
                 stuck.append(loop.create_task(hold_the_task()))
-            elif how == "thread":
+            elif how == "thread" or (how == "anew" and not (home / "stuck").exists()):
+                (home / "stuck").touch()
                 loop.run_in_executor(None, hold_the_loop)
             elif how == "loop":
                 loop.call_later(0.5, hold_the_loop)
-            else:
+            elif how == "interpreter":
                 loop.call_later(0.5, lambda: loop.run_in_executor(None, hold_the_interpreter))
 
     StateFile.write = then_stuck  # type: ignore[method-assign]
+    if how == "anew":
+        return cli.main(["gateway", "run"])
     process = GatewayProcess(
         home=home,
         environ=os.environ,

@@ -225,6 +225,18 @@ def test_what_will_not_end_does_not_hold_up_the_end(home: Path, how: str) -> Non
     assert json.loads((home / "gateway_state.json").read_text())["gateway_state"] == "stopped"
 
 
+def test_what_will_not_end_does_not_keep_it_from_beginning_anew(home: Path) -> None:
+    script = str(Path(__file__).with_name("stuck_child.py"))
+    with gateway(home, script=(script, str(home), "anew")) as running:
+        running.process.send_signal(signal.SIGUSR1)
+        running.until("gateway.left_behind")
+        end = time.monotonic() + PATIENCE
+        while running.err.count("ready: home") < 2:
+            assert time.monotonic() < end and running.process.poll() is None, running.err
+            time.sleep(0.05)
+        assert running.stop() == 0
+
+
 def test_native_code_that_keeps_the_interpreter_ends_the_process(home: Path) -> None:
     """No thread of Python runs then, the watchdog's neither."""
     script = str(Path(__file__).with_name("stuck_child.py"))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 
 from hermes.admin.process.home_files import HomeInUse, is_temporary, read_state
 from hermes.admin.process.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT
@@ -82,6 +84,12 @@ def _run(command: CliCommand) -> int:
 
         # One that a terminal started makes way; terminals attach to this one then.
         stop_gateway(home, environ, console)
+
+    def ending(code: int) -> int:
+        if code == EXIT_RESTART and not asked.external_supervisor and not environ.get(NOTIFY_VARIABLE):
+            _begin_anew(home, environ)
+        return code
+
     process = GatewayProcess(
         home=home,
         environ=environ,
@@ -91,20 +99,22 @@ def _run(command: CliCommand) -> int:
         version=command.version,
         slowed=True,
         temporary=asked.while_used,
+        ending=ending,
     )
     try:
-        code = process.run()
+        return ending(process.run())
     except HomeInUse:
         if not asked.while_used:
             raise
         return 0  # another terminal was quicker, and its gateway serves this one's as well
-    if code == EXIT_RESTART and not asked.external_supervisor and not environ.get(NOTIFY_VARIABLE):
-        # Nobody else would start it again. The same process goes on as a new program: what was open is closed
-        # by the kernel, the lock on the home among it.
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
-        stays = not read_state(home).get("temporary")
-        words = [word for word in sys.orig_argv[1:] if not (stays and word == WHILE_USED)]
-        os.execve(sys.executable, [sys.executable, *words], dict(environ))
-    return code
+
+
+def _begin_anew(home: Path, environ: Mapping[str, str]) -> None:
+    """Nobody else would start it again. The same process goes on as a new program: what was open is closed by
+    the kernel, the lock on the home among it."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    stays = not read_state(home).get("temporary")
+    words = [word for word in sys.orig_argv[1:] if not (stays and word == WHILE_USED)]
+    os.execve(sys.executable, [sys.executable, *words], dict(environ))

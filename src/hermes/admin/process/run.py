@@ -74,6 +74,8 @@ class GatewayProcess(Struct, frozen=True, kw_only=True):
     """Whether starts are slowed down after several that died young."""
     temporary: bool = False
     """Whether it leaves when no terminal uses it any more."""
+    ending: Callable[[int], int] = int
+    """Given the exit code where the process ends without what will not end; it may begin anew instead."""
 
     def run(self) -> int:
         """Run until a signal; the exit code. What a person must mend first is raised as a `UserError`."""
@@ -155,7 +157,7 @@ class GatewayProcess(Struct, frozen=True, kw_only=True):
             log.error("gateway.left_behind: something of a plugin will not end; the process ends without it")
             starts.forget()
             logging.shutdown()
-            os._exit(EXIT_RESTART if app.restarting else 0)
+            os._exit(self.ending(EXIT_RESTART if app.restarting else 0))
 
         # Everything is stored and closed by then, and a tool may hold on to its task or its thread for ever.
         leaving = threading.Timer(LEAVE_SECONDS, leave)
