@@ -234,6 +234,13 @@ def test_a_file_that_goes_while_it_is_written_is_left_out(tmp_path: Path) -> Non
     assert isinstance(unpack_archive(tmp_path / "a.zip", None, quiet).files[0], ArchivedFile)
 
 
+def test_an_archive_is_compressed(tmp_path: Path) -> None:
+    fill(tmp_path / "home", {"log": b"again and again " * 100_000})
+    manifest = ArchiveManifest(made_at=NOW, version="1")
+    write_archive(tmp_path / "home", tmp_path / "a.zip", None, manifest, quiet)
+    assert (tmp_path / "a.zip").stat().st_size < 100_000 < manifest.size
+
+
 def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     fill(tmp_path / "home", {"a": b"1"})
     with pytest.raises(UserError, match="cannot be written"):

@@ -149,7 +149,7 @@ def _add(archive: zipfile.ZipFile, source: Path, path: str, manifest: ArchiveMan
     with os.fdopen(descriptor, "rb") as file:
         info = os.fstat(descriptor)
         digest, size = hashlib.sha256(), 0
-        with archive.open(zipfile.ZipInfo(f"{_INSIDE}{path}"), "w", force_zip64=True) as member:
+        with archive.open(f"{_INSIDE}{path}", "w", force_zip64=True) as member:
             while piece := file.read(_PIECE):
                 member.write(piece)
                 digest.update(piece)
