@@ -7,6 +7,7 @@ import { digest } from './store.mjs'
 
 const MOST_TRIES = 5
 const UNREADABLE = proto.WebMessageInfo.StubType.CIPHERTEXT
+const DEEPEST = 24 // parts within parts; what people write has a quote in a wrapper or two
 const BULKY = new Set(['jpegThumbnail', 'streamingSidecar', 'scansSidecar', 'waveform', 'midQualityFileSha256'])
 
 const bare = jid => (jid ? jidNormalizedUser(jid) : '')
@@ -64,6 +65,7 @@ export class Inbox {
       if (done.length) this.#store.put(done) // its sender is asked for it again
       return
     }
+    cut(message.message, DEEPEST)
     const key = { ...message.key }
     key.remoteJidAlt ??= await phoneOf(sock, key.remoteJid)
     key.participantAlt ??= await phoneOf(sock, key.participant)
@@ -90,6 +92,15 @@ export class Inbox {
 
 function slim(name, value) {
   return BULKY.has(name) ? undefined : value
+}
+
+/** Nobody's quotes of quotes may be deeper than whoever reads them next can follow. */
+function cut(part, levels) {
+  for (const [name, inner] of Object.entries(part)) {
+    if (inner === null || typeof inner !== 'object' || inner instanceof Uint8Array) continue
+    if (levels) cut(inner, levels - 1)
+    else delete part[name]
+  }
 }
 
 async function phoneOf(sock, jid) {

@@ -163,6 +163,16 @@ def test_what_is_ignored_is_what_git_ignores(tmp_path: Path, rules: str, inner: 
     assert ours == judged.stdout.split() == hidden.split()
 
 
+def test_a_gitignore_that_never_begins_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    os.mkfifo(tmp_path / ".gitignore")
+    searching = threading.Thread(target=lambda: found.extend(lines(tmp_path, "x")), daemon=True)
+    found: list[str] = []
+    searching.start()
+    searching.join(30)
+    assert found == ["x"]
+
+
 def test_the_whole_search_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_SECONDS", 0.3)
     for number in range(20):

@@ -56,7 +56,9 @@ function make(config) {
     }
     if (told.stanza) {
       const { message, ...attrs } = told.stanza
-      const content = proto.Message.encode(proto.Message.fromObject(message)).finish()
+      const content = typeof message === 'string'
+        ? Buffer.from(message, 'base64')
+        : proto.Message.encode(proto.Message.fromObject(message)).finish()
       ws.emit('CB:message', { tag: 'message', attrs, content: [{ tag: 'enc', attrs: { type: 'msg' }, content }] })
     }
     if (told.seen) ws.emit('seen')

@@ -198,8 +198,8 @@ class WhatsApp(ServedFake):
 
     # --- people ---
 
-    def say(self, message: dict[str, Any], *, chat: str = ANN, by: str = "", **more: Any) -> str:
-        """Somebody sends this; it is delivered now, and again until its receipt came."""
+    def say(self, message: dict[str, Any] | str, *, chat: str = ANN, by: str = "", **more: Any) -> str:
+        """Somebody sends this (bytes in base64); it is delivered now, and again until its receipt came."""
         number = next(self._numbers)
         id = f"AC{number:018X}"
         attrs = {"from": jid(chat), "id": id, "t": str(1793000000 + number), "notify": "Ann", **more}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import os
@@ -306,6 +307,35 @@ async def test_groups_names_and_numbers() -> None:
         assert (
             [key["id"] for key in bed.server.read][:1] == [item.ref.partition("@")[0]] if item.ref else False
         )
+
+
+@pytest.mark.parametrize("depth", (200, 1500))
+async def test_quotes_of_quotes_stop_nothing(depth: int) -> None:
+    def field(number: int, content: bytes) -> bytes:
+        size, spelled = len(content), b""
+        while size > 127:
+            size, spelled = size >> 7, spelled + bytes([size & 127 | 128])
+        tag = number << 3 | 2
+        return (
+            (bytes([tag & 127 | 128, tag >> 7]) if tag > 127 else bytes([tag]))
+            + spelled
+            + bytes([size])
+            + content
+        )
+
+    quotes = field(1, b"deep")  # a Message that says it, quoted by `depth` others
+    for _ in range(depth):
+        quotes = field(6, field(1, b"above") + field(17, field(3, quotes)))
+    async with WhatsAppBed() as bed:
+        inboxes = Inboxes()
+        async with running(bed.connect(), inboxes.accept, None):
+            await until(lambda: inboxes.batches > 0, "it is not connected")
+            bed.server.say(base64.b64encode(quotes).decode())
+            await heard(inboxes, 1)
+            bed.server.say({"conversation": "and then"})
+            await heard(inboxes, 2)
+        assert inboxes.texts == ["above", "and then"]
+        assert bed.server.connections == 1
 
 
 async def test_a_number_without_whatsapp_is_refused() -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 from hermes.execution.files.globs import Part, compile_parts, fits
+from hermes.execution.files.work import read_file
 
 SKIPPED = frozenset(
     {
@@ -22,10 +23,10 @@ _MOST_RULES = 1000
 
 def read_ignored(folder: str) -> IgnoreRules:
     try:
-        with open(os.path.join(folder, IGNORE_FILE), encoding="utf-8", errors="replace") as file:
-            return IgnoreRules(folder, file.read(_MOST_IGNORED))
+        data = read_file(os.path.join(folder, IGNORE_FILE), 0, _MOST_IGNORED, follow=True)
     except OSError:
-        return IgnoreRules(folder, "")
+        data = b""
+    return IgnoreRules(folder, data.decode("utf-8", "replace"))
 
 
 def rules_above(root: str) -> tuple[IgnoreRules, ...]:
