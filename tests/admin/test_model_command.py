@@ -181,6 +181,23 @@ async def test_a_stored_key_counts_like_one_of_the_environment(
     assert "is now nous:Hermes-9" in await ask(tmp_path, "hermes", "--provider", "nous")
 
 
+@pytest.mark.parametrize("before", ["", "model: {provider: demo}\n", "model: demo\n"])
+async def test_a_model_by_name_takes_the_place_of_the_demo_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    async def listed(choice: ModelChoice, seconds: float = 1.0) -> ModelListing:
+        return ModelListing(models=(), status=None)
+
+    monkeypatch.setattr(model_search, "list_models", listed)
+    (tmp_path / "config.yaml").write_text(before or "{}\n")
+    assert "No model but the demo model can answer: no key is set." in await ask(tmp_path, "sonnet")
+    assert (tmp_path / "config.yaml").read_text() == (before or "{}\n")
+    said = await ask(tmp_path, "sonnet", ANTHROPIC_API_KEY="sk-ant-1")
+    assert f"is now {'anthropic:' if before else ''}claude-sonnet-" in said
+    assert "could not be checked" not in said
+    assert "by Anthropic" in await ask(tmp_path, ANTHROPIC_API_KEY="sk-ant-1")
+
+
 @pytest.mark.parametrize(
     ("text", "published", "chosen"),
     [

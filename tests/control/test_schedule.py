@@ -41,6 +41,9 @@ def slots(schedule: Schedule, first: str, last: str) -> list[str]:
         ("weekends", "0 0 * * SAT,SUN"),
         ("every day at 9pm", "0 21 * * *"),
         ("daily at 12 am", "0 0 * * *"),
+        ("every day 9am", "0 9 * * *"),
+        ("every monday 8:30", "30 8 * * MON"),
+        ("weekdays noon", "0 12 * * MON-FRI"),
         ("daily", "@daily"),
         ("weekly", "@weekly"),
     ],
@@ -57,7 +60,8 @@ def test_tomorrow_is_a_day_of_the_zone() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["every monday at 25", "every tuesday at 13pm", "tomorrow at x", "daily at 9:75"]
+    "text",
+    ["every monday at 25", "every tuesday at 13pm", "tomorrow at x", "daily at 9:75", "every day 25:00"],
 )
 def test_a_wrong_hour_is_named(text: str) -> None:
     with pytest.raises(UserError, match="is no time of day"):

@@ -53,6 +53,18 @@ async def test_an_agent_that_was_put_right_outside_the_settings_is_there_again(t
         assert (await app.gateway.agents.get(BEE)).profile.agent == BEE
 
 
+async def test_what_a_connection_or_port_is_made_from_waits_for_a_restart(tmp_path: Path) -> None:
+    app = Running(tmp_path, {"HERMES_NO_PROBE": "1"})
+    async with asyncio.timeout(40), app.running():
+        (tmp_path / ".env").write_text("WEBHOOK_PORT=28644\nTELEGRAM_BOT_TOKEN=1:abc\n")
+        report = await app.generations.apply()
+        assert report.waits == ("TELEGRAM_BOT_TOKEN", "WEBHOOK_PORT") and {*report.waits} <= {*report.changed}
+        again = await app.generations.apply()
+        assert again.changed == () and again.waits == report.waits, "it is told until the restart"
+        (tmp_path / ".env").write_text("WEBHOOK_PORT=28644\nOTHER=2\nTELEGRAM_BOT_TOKEN__WORK=1:def\n")
+        assert (await app.generations.apply()).waits == ("TELEGRAM_BOT_TOKEN__WORK", "WEBHOOK_PORT")
+
+
 async def test_the_models_of_the_server_of_now_are_offered(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     async with FakeModelServer([], models=["old"]) as old, FakeModelServer([], models=["new"]) as new:

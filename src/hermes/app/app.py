@@ -522,6 +522,7 @@ class App:
             retry=retry,
             tell=status.tell_more,
             bounds=self._agents.backends.boundaries,
+            connecting=[field.env for manifest in self._manifests for field in manifest.settings],
         )
 
     async def _retire(self, factory: AgentFactory) -> None:

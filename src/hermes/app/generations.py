@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from hermes.domain.word import field_names, is_word
 from hermes.state.home.credentials import AUTH_FILE
 from hermes.state.settings.history import config_text, keep_config
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, LoadedSettings
+from hermes.state.settings.names import ACCOUNT_MARK
 from hermes.state.settings.values import MEANWHILE
 
 log = logging.getLogger("hermes.settings")
@@ -39,13 +40,15 @@ _AT_START = frozenset({
     "gateway.watch_config", "sessions.write_json", "platforms.api_server", "platforms.webhook",
 })  # fmt: skip
 _AT_START_WHOLE = ("plugins",)
+_PORTS = ("WEBHOOK_HOST", "WEBHOOK_PORT")
 _BOUNDING = ("terminal", "routes", "agents")
 
 
 class SettingsGenerations:
     """`read` reads the files, `adopt` builds what depends on them and puts it in place, or raises and changes
     nothing; `retry` tries again what could not be built, for its reason may be outside these files; `tell`
-    shows a fact of the gateway; `bounds` are the boundaries that settings give to commands."""
+    shows a fact of the gateway; `bounds` are the boundaries that settings give to commands; `connecting` are
+    the variables that connections of platforms are made from."""
 
     def __init__(
         self,
@@ -58,11 +61,13 @@ class SettingsGenerations:
         retry: Callable[[], None],
         tell: Callable[[Mapping[str, Any]], None],
         bounds: Callable[[Settings], Awaitable[Sequence[dict[str, Any]]]],
+        connecting: Collection[str] = (),
     ) -> None:
         self._home = home
         self._core = core
         self._loaded = loaded
-        self._start = loaded.settings
+        self._start = loaded
+        self._connecting = frozenset({*connecting, *_PORTS})
         self._text = config_text(home)
         self._read = read
         self._adopt = adopt
@@ -118,6 +123,7 @@ class SettingsGenerations:
             if error.message not in before:
                 raise error
         changed = differences(self._loaded.settings, loaded.settings)
+        changed += self._connections(self._loaded, loaded)
         if loaded.secrets.values() != self._loaded.secrets.values():
             changed.append(SECRETS_FILE)
         after, earlier = loaded.agent_variables, self._loaded.agent_variables
@@ -130,12 +136,23 @@ class SettingsGenerations:
             changed.append(AUTH_FILE)
         return tuple(changed)
 
+    def _connections(self, before: LoadedSettings, after: LoadedSettings) -> tuple[str, ...]:
+        """The variables of connections and ports that say something else, those of further accounts too."""
+        every = {*before.secrets.names, *before.variables, *after.secrets.names, *after.variables}
+        return tuple(
+            name
+            for name in sorted(every)
+            if name.partition(ACCOUNT_MARK)[0] in self._connecting
+            and before.variable(name) != after.variable(name)
+        )
+
     def _adopted(
         self, loaded: LoadedSettings, changed: tuple[str, ...], bounds: tuple[dict[str, Any], ...]
     ) -> SettingsReport:
-        core, start, now = self._core, self._start, loaded.settings
+        core, start, now = self._core, self._start.settings, loaded.settings
         self._loaded = loaded
         waits = tuple(key for key in differences(start, now) if _waits(key, start, now))
+        waits += self._connections(self._start, loaded)
         if changed:
             core.events.emit(SettingsAdopted(generation=core.live.generation))
             log.info("settings.adopted generation=%d keys=%s", core.live.generation, ",".join(changed))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from hermes.agent.models.choose import ModelAccess, ModelChoice, first_usable, unknown_provider_hint
+from hermes.agent.models.choose import DEMO, ModelAccess, ModelChoice, first_usable, unknown_provider_hint
 from hermes.agent.models.servers import list_models
 from hermes.app.agents.model_places import ModelPlaces
 from hermes.app.agents.models import AgentModels
@@ -53,6 +53,11 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
         where, bare = split_model(text, self.loaded.settings.providers)
         if provider:
             where, bare = self.provider(provider), bare if where == self.provider(provider) else text
+        if not where and self.own is not None and self.own.way is ModelAccess.DEMO and bare.lower() != DEMO:
+            where = next(iter(self.usable()), "")
+            if not where:
+                hint = "hermes setup asks for a provider and its key; or start a model server here first."
+                raise UserError("No model but the demo model can answer: no key is set.", hint=hint)
         choice = self.choice(where, bare)
         if choice.way is ModelAccess.NONE:
             raise UserError(f"No model answers there: {choice.why}.", hint=choice.hint)
@@ -64,7 +69,7 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
         if answering is not None and answering.way is ModelAccess.NONE:
             raise UserError(f"No model answers then: {answering.why}.", hint=answering.hint)
         made = self.describe(name if here else f"{where}:{name}")
-        unchecked = "" if names or name in known else _UNCHECKED
+        unchecked = "" if names or name in (*known, *self._published(choice)) else _UNCHECKED
         return replace(made, note="\n".join(filter(None, (made.note, unchecked))))
 
     def _choice_of(self, name: str) -> ModelChoice | None:
@@ -143,6 +148,10 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
         await self.places.tell_listing(choice, listing)
         return listing.names
 
+    def _published(self, choice: ModelChoice) -> list[str]:
+        spec = find_provider(choice.provider)
+        return [model.name for model in self.places.catalogue.models(spec.facts if spec else "")]
+
     def _pick(self, text: str, choice: ModelChoice, listed: Sequence[str], *, checked: bool) -> str:
         if not text:
             spec = find_provider(choice.provider)
@@ -152,8 +161,7 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
             if not name:
                 raise UserError("No model is named.", hint="Write its name.")
             return name
-        spec = find_provider(choice.provider)
-        published = [model.name for model in self.places.catalogue.models(spec.facts if spec else "")]
+        published = self._published(choice)
         if newest := _newest_of_family(text, [name for name in published if not checked or name in listed]):
             return newest
         if checked:

@@ -140,7 +140,7 @@ def read_schedule(text: str, now: datetime, zone: tzinfo) -> Schedule:
             raise UserError(f"“{one_line(lower, 40)}” is not known.", hint=f"Known: {', '.join(_MACROS)}.")
         return _read_calendar(_MACROS[lower], zone)
     if spoken := _SPOKEN_DAYS.fullmatch(lower):
-        hour, minute = _hour(spoken["at"] or spoken["time"] or "midnight", words)
+        hour, minute = _hour(spoken["at"] or spoken["hour"] or spoken["time"] or "midnight", words)
         return _read_calendar(f"{minute} {hour} * * {_weekdays(spoken['days'])}", zone)
     if spoken := _TOMORROW.fullmatch(lower):
         hour, minute = _hour(spoken["at"], words)
@@ -207,7 +207,8 @@ def _not_understood(words: str) -> NoReturn:
 _WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?s?"
 _SPOKEN_DAYS = late_pattern(
     rf"(?:every |on )?(?P<days>{_WEEKDAY}(?:(?:, ?| and |, and ){_WEEKDAY})*|weekdays?|weekends?)"
-    r"(?: at (?P<at>.{1,10}))?|(?:every day|daily) at (?P<time>.{1,10})"
+    r"(?: at (?P<at>.{1,10})| (?P<hour>noon|midnight|\d.{0,9}))?"
+    r"|(?:every day|daily)(?: at)? (?P<time>.{1,10})"
 )
 _TOMORROW = late_pattern(r"tomorrow(?: at)? (?P<at>.{1,10})")
 _HOUR = late_pattern(r"(\d{1,2})(?::(\d\d))? ?(am|pm)?")
