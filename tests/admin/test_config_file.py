@@ -270,6 +270,7 @@ def test_an_edited_file_is_checked_before_it_is_written(tmp_path: Path) -> None:
         (tmp_path / "count").unlink()
         said = config(home, "edit", typed=answer, EDITOR=editor(tmp_path, wrong))[1]
         assert "Nothing was changed" in said and (home / "config.yaml").read_text() == right
+    assert config(home, "edit", typed="", EDITOR="true") == (0, "Nothing was changed.\n")
     assert "export EDITOR" in config(home, "edit", typed="", EDITOR="no-such-editor-here")[1]
     assert "failed; nothing was changed" in config(home, "edit", typed="", EDITOR="false")[1]
     assert "config set" in config(home, "edit")[1]

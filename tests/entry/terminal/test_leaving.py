@@ -28,6 +28,9 @@ class Screen:
     def line(self, text: str, *, aside: bool = False) -> None:
         self.lines.append(text)
 
+    def answer(self, text: str, whole: str = "") -> None:
+        self.lines.append(text)
+
     def adopt(self, manner: object) -> None:
         return
 

@@ -15,6 +15,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ import pytest
 from hermes.entry.terminal.chat.guard import AnswerGuard
 from tests.cli.chat_child import REAL_TOOLS
 from tests.cli.command import ROOT, end_gateway, environment
+from tests.cli.test_chat import PICTURE
 from tests.entry.terminal.glass import READY, Glass
 from tests.entry.terminal.person import CHILD, HERMES, PATIENCE, at_terminal
 
@@ -397,6 +399,47 @@ def test_a_long_paste_is_folded_and_unfolded(home: Path) -> None:
         glass.person.paste(text)
         glass.person.type("")
         glass.until("❯ [pasted #2: 50 lines]", "You said: line 0", "line 49")
+
+
+def test_pictures_are_dropped_named_and_pasted(home: Path, tmp_path: Path) -> None:
+    dot, other = tmp_path / "a dot.png", tmp_path / "other.png"
+    dot.write_bytes(PICTURE)
+    other.write_bytes(OTHER_PICTURE := PICTURE + b"other")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "wl-paste").write_text(
+        f"#!/bin/sh\nprintf '%s\\n' \"$*\" >{tmp_path}/asked\ncat {tmp_path}/clip\n"
+    )
+    (tools / "wl-paste").chmod(0o755)
+    with chat(home, PATH=f"{tools}:{os.environ['PATH']}") as glass:
+        glass.until(*ALL)
+        glass.person.paste(f"'{dot}'")
+        glass.until("❯ [picture #1: a dot.png]")
+        glass.person.paste(str(tmp_path / "missing.png"))
+        glass.until("missing.png")
+        glass.person.keys("\x15")
+        glass.person.type(f"/image {other}")
+        glass.until("❯ [picture #2: other.png]", gone="missing")
+        glass.person.type("what is this?")
+        glass.until("You said: [picture #2: other.png] what is this?")
+        assert kept_pictures(home) == {sha256(OTHER_PICTURE).hexdigest()}
+        glass.person.type("/image /no/such.png")
+        glass.until("✗ /no/such.png cannot be read (No such file")
+        glass.person.paste("")
+        glass.until("There is no picture in the clipboard.")
+        (tmp_path / "clip").write_bytes(PICTURE)
+        glass.person.keys("\x16")
+        glass.until("❯ [picture #3: clipboard.png]")
+        glass.person.type("")
+        glass.until("You said: [picture #3")
+        assert kept_pictures(home) >= {sha256(PICTURE).hexdigest()}
+        assert (tmp_path / "asked").read_text() == "--type image/png\n"
+
+
+def kept_pictures(home: Path) -> set[str]:
+    with sqlite3.connect(home / "gateway.db") as database:
+        records = str(database.execute("SELECT * FROM journal").fetchall())
+    return set(re.findall(r"[0-9a-f]{64}", records))
 
 
 def test_a_paste_of_ten_megabytes_gets_one_sentence(home: Path) -> None:

@@ -42,7 +42,7 @@ def schema(command: CliCommand) -> None:
 # --- edit --------------------------------------------------------------------------------------------
 
 
-def edit(command: CliCommand) -> None:
+def edit(command: CliCommand) -> int:
     """In the person's own editor, on a copy: what is wrong with it never reaches the gateway unasked."""
     home, console = prepare_home(command.home), command.console
     path = home / CONFIG_FILE
@@ -60,7 +60,8 @@ def edit(command: CliCommand) -> None:
                 raise UserError(f"{program[0]} failed; nothing was changed.")
             text = copy.read_text(encoding="utf-8", errors="replace")
             if text in (file.text, _NEW_FILE):
-                raise UserError("Nothing was changed.")
+                console.line("Nothing was changed.")
+                return 0
             _, problems = check_text(text, platform_names().names)
             for problem in problems:
                 console.line(str(problem))
@@ -71,6 +72,7 @@ def edit(command: CliCommand) -> None:
     mode = 0o600 if file.mode is None else file.mode
     command.asked.dry_run = False
     apply_change(command, ConfigChange(file=path, before=file.text, after=text, mode=mode))
+    return 0
 
 
 def _editor(environ: Mapping[str, str]) -> list[str]:

@@ -84,6 +84,7 @@ async def _converse_richly(process: ChatProcess, locate: Locate, words: str | No
         screen=sys.stdout.fileno(),
         style=_look(process, {}),
         history=LineHistory(process.command.home / HISTORY_FILE),
+        picture=_read_picture,
         verbose=process.asked.verbose,
     )
     _on_signals(_signals(view))
@@ -101,6 +102,12 @@ async def _converse_richly(process: ChatProcess, locate: Locate, words: str | No
             for task in (entering, living):
                 task.cancel()
             await asyncio.wait((entering, living))
+
+
+def _read_picture(path: str) -> str:
+    from hermes.admin.commands.pictures import data_url
+
+    return data_url(path)
 
 
 async def _come_in(

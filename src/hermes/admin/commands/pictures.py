@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from base64 import b64encode
 from pathlib import Path
 
@@ -16,7 +17,7 @@ _KINDS = ("image/png", "image/jpeg", "image/gif", "image/webp")
 def data_url(path: str) -> str:
     shown = one_line(path, 200)
     try:
-        with Path(path).expanduser().open("rb") as file:
+        with open(Path(path).expanduser(), "rb", opener=_open) as file:
             data = file.read(_MOST + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no path"
@@ -27,3 +28,8 @@ def data_url(path: str) -> str:
     if len(data) > _MOST:
         raise UserError(f"{shown} is larger than {_MOST:,} bytes.")
     return f"data:{mime};base64,{b64encode(data).decode()}"
+
+
+def _open(path: str, flags: int) -> int:
+    """A pipe has nobody to wait for."""
+    return os.open(path, flags | os.O_NONBLOCK)

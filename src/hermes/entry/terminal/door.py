@@ -41,9 +41,10 @@ class Presence(StrEnum):
 
 
 class Door(Protocol):
-    """A conversation with an agent. Words have a key: said again with it, they are the same words."""
+    """A conversation with an agent. Words have a key: said again with it, they are the same words.
+    `images` are data URLs."""
 
-    async def say(self, text: str, key: str) -> Turn: ...
+    async def say(self, text: str, key: str, images: tuple[str, ...] = ()) -> Turn: ...
 
     def watch(self, turn: TurnId, after: int) -> AsyncIterator[FeedItem]: ...
 

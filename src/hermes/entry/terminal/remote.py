@@ -215,8 +215,9 @@ class RemoteDoor:
         self._steady = steady
         self._key = new_words_key()
 
-    async def say(self, text: str, key: str) -> Turn:
-        said = {"terminal": self._terminal, "text": text, "key": key}
+    async def say(self, text: str, key: str, images: tuple[str, ...] = ()) -> Turn:
+        terminal = replace(self._terminal, images=(*self._terminal.images, *images))
+        said = {"terminal": terminal, "text": text, "key": key}
         turn = await self._line.ask("/control/say", said, Turn)
         self._terminal = replace(self._terminal, session=turn.session, images=())
         return turn

@@ -61,6 +61,7 @@ class UnsentMessage(Struct, kw_only=True):
 
     text: str
     key: str
+    images: tuple[str, ...] = ()
     unsure: bool = False
 
 
@@ -210,21 +211,22 @@ class TerminalConversation:
 
     # --- lines ---
 
-    async def obey(self, line: str, asked: Asked | None) -> None:
-        """What a line does: a command, the answer of the question that was on the screen, or words."""
+    async def obey(self, line: str, asked: Asked | None, images: tuple[str, ...] = ()) -> None:
+        """What a line does: a command, the answer of the question that was on the screen, or words, with
+        their pictures."""
         command = read_command(line)
         try:
             if command is not None:
                 await self._command(line, *command)
-            elif asked is not None:
+            elif asked is not None and not images:
                 await self._answer(asked, line)
             else:
-                await self._say(line)
+                await self._say(line, images)
         except HermesError as error:
             self._view.line(f"✗ {self._plan.spell(str(error))}")
 
-    async def _say(self, text: str) -> None:
-        words = UnsentMessage(text=text, key=new_words_key())
+    async def _say(self, text: str, images: tuple[str, ...] = ()) -> None:
+        words = UnsentMessage(text=text, key=new_words_key(), images=images)
         if self._kept or not await self._hand_over(words):
             self._kept.append(words)
             self._view.line("Your message is kept and sent when the gateway is back.", aside=True)
@@ -234,7 +236,7 @@ class TerminalConversation:
     async def _hand_over(self, words: UnsentMessage) -> bool:
         """Say something; False if nobody is there to hear it."""
         try:
-            self.follow(await self._door.say(words.text, words.key))
+            self.follow(await self._door.say(words.text, words.key, words.images))
         except GatewayGone as gone:
             words.unsure = words.unsure or gone.maybe_done
             return False

@@ -13,13 +13,13 @@ import errno
 import termios
 import time
 from base64 import b64encode
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from hermes.domain.chats.command_line import read_command
-from hermes.domain.errors import HermesError
+from hermes.domain.errors import HermesError, UserError
 from hermes.domain.models.manner import NO_MANNER, Manner
 from hermes.domain.text import one_line
 from hermes.domain.turns.event import Asked, FeedItem, ModelSaid, QuestionKind
@@ -31,6 +31,7 @@ from hermes.entry.terminal.chat.completion import ChatCompleter
 from hermes.entry.terminal.chat.guard import AnswerGuard
 from hermes.entry.terminal.chat.keys import KeyActions, chat_keys
 from hermes.entry.terminal.chat.pastes import Pastes
+from hermes.entry.terminal.chat.pictures import Pictures, dropped
 from hermes.entry.terminal.chat.replies import TerminalReplies
 from hermes.entry.terminal.chat.spinner import FRAMES_PER_SECOND
 from hermes.entry.terminal.chat.stage import Look, Stage
@@ -53,6 +54,8 @@ _OWN = (
     ChatOption(name="quit", about="leave (also /exit, Ctrl-D)"),
     ChatOption(name="clear", about="clear the screen"),
     ChatOption(name="copy", about="copy the last answer to the clipboard"),
+    ChatOption(name="image", about="show a picture with the next message", usage="<file>"),
+    ChatOption(name="paste", about="the same with the one in the clipboard (also Ctrl-V)"),
     ChatOption(name="skin", about="choose the colours", usage="|".join(SKINS)),
     ChatOption(name="statusbar", about="show or hide the line under the input"),
 )
@@ -82,10 +85,21 @@ class ChatStart(Struct, frozen=True, kw_only=True):
 
 class RichView:
     own_commands = {own.name: own.about for own in _OWN}  # noqa: RUF012
+    _enter_sends = _tools = True
+    _bell = _thoughts = _picking = _suspending = False
+    _hidden_text = _stash = _skin = _doomed = ""
+    """`_doomed`: the session that the next Ctrl-D deletes."""
 
     def __init__(
-        self, *, screen: int, style: ScreenStyle, history: LineHistory, verbose: bool = False
+        self,
+        *,
+        screen: int,
+        style: ScreenStyle,
+        history: LineHistory,
+        picture: Callable[[str], str],
+        verbose: bool = False,
     ) -> None:
+        """`picture` makes a data URL of a file."""
         self._verbose = verbose
         self._look = Look(
             theme=choose_theme("", None),
@@ -97,6 +111,7 @@ class RichView:
         self._status = StatusLine(note=_STARTING)
         self._history = history
         self._pastes = Pastes()
+        self._pictures = Pictures(picture)
         self._replies = TerminalReplies(self._know_terminal)
         self._output = TerminalOutput(screen, style.encoding, whole=True)
         self._completer = ChatCompleter(_OWN)
@@ -128,20 +143,11 @@ class RichView:
         None for Ctrl-C."""
         self._drawing: TurnDrawing | None = None
         self._hidden: asyncio.Future[str] | None = None
-        self._hidden_text = ""
         self._visible: Asked | None = None
         self._choices: ChoiceList | None = None
-        self._picking = False
-        self._doomed = ""
-        """The session that the next Ctrl-D deletes."""
-        self._stash = ""
-        self._enter_sends = self._tools = True
-        self._bell = self._thoughts = False
         self._frame: asyncio.TimerHandle | None = None
         self._drawn_at = float("-inf")
         self._interrupted_at = float("-inf")
-        self._suspending = False
-        self._skin = ""
         self._beside: set[asyncio.Task[None]] = set()
 
     # --- the gateway is there ---
@@ -343,10 +349,17 @@ class RichView:
             self._choose_skin(args)
         elif name == "statusbar":
             self._status.shown = not self._status.shown
+        elif name == "image":
+            self._attach([args.strip("\"'") or "/image without a FILE"])
+        elif name == "paste":
+            await self._paste_picture()
         elif name in ("resume", "sessions") and not args:
             await self._pick_session()
         else:
-            await self._talk.obey(line, asked)
+            images = self._pictures.of(line)
+            if images and name:
+                self._stage.note("Pictures go along with plain messages only.", self._look.theme.warn)
+            await self._talk.obey(line, asked, images)
             if command is not None:
                 self._status.begin() if name in ("new", "reset", "resume", "branch") else None
                 await self._load_menu()
@@ -359,6 +372,29 @@ class RichView:
         data = b64encode(self._stage.answer.strip().encode("utf-8", "replace")).decode()
         self._window.control(f"\x1b]52;c;{data}\x07")
         self._stage.note("The last answer is in the clipboard, if your terminal allows it (OSC 52).")
+
+    # --- pictures ---
+
+    def _paste(self, text: str) -> None:
+        if self._hidden is None and not text.strip():
+            self._begin(self._paste_picture(), "picture of the clipboard")
+        elif self._hidden is None and (paths := dropped(text)):
+            self._attach(paths)
+        else:
+            self._window.app.current_buffer.insert_text(self._pastes.fold(text))
+
+    def _attach(self, paths: Sequence[str]) -> None:
+        try:
+            for path in paths:
+                self._window.buffer.insert_text(f"{self._pictures.attach(path)} ")
+        except UserError as error:
+            self.line(f"✗ {error}")
+
+    async def _paste_picture(self) -> None:
+        try:
+            self._window.buffer.insert_text(f"{await self._pictures.paste()} ")
+        except UserError as error:
+            self.line(f"✗ {error}")
 
     def _choose_skin(self, name: str) -> None:
         if name in SKINS:
@@ -564,7 +600,7 @@ class RichView:
             interrupt=self.interrupt,
             escape=self._escape,
             end=lambda: self.leave(talk.OK),
-            paste=lambda text: self._window.app.current_buffer.insert_text(self._pastes.fold(text)),
+            paste=self._paste,
             unfold=self._unfold,
             move=self._move,
             pick=self._pick,

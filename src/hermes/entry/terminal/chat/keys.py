@@ -60,6 +60,8 @@ def chat_keys(act: KeyActions) -> KeyBindings:
     keys.add("c-x", "c-e")(lambda event: event.current_buffer.open_in_editor())
     keys.add("c-g", filter=~is_searching)(lambda event: event.current_buffer.open_in_editor())
     keys.add("tab", filter=~is_searching & ~has_completions)(_complete)
+    for names in (("c-v",), ("escape", "v")):
+        keys.add(*names, filter=~is_searching)(lambda event: act.paste(""))
     keys.add(Keys.BracketedPaste)(lambda event: act.paste(event.data))
     on("up", filter=choosing, do=lambda: act.move(-1))
     on("down", filter=choosing, do=lambda: act.move(1))
