@@ -100,9 +100,9 @@ class RoutedProcesses:
         """Asked often and by nobody in particular, so it opens nothing."""
         return await (await self._choose(session)).ask(lambda backend: backend.processes.list(session))
 
-    async def poll(self, session: str, process: str) -> ProcessView:
+    async def poll(self, session: str, process: str, *, whole: bool = False) -> ProcessView:
         return await (await self._choose(session)).use(
-            lambda backend: backend.processes.poll(session, process)
+            lambda backend: backend.processes.poll(session, process, whole=whole)
         )
 
     async def wait(self, session: str, process: str, seconds: float) -> ProcessView:

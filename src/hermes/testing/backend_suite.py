@@ -256,6 +256,51 @@ async def check_life_in_the_background(bed: Bed) -> None:
         await _is_refused(stranger)
 
 
+async def check_all_that_it_wrote(bed: Bed) -> None:
+    processes = bed.backend.processes
+    order = Command(text="seq 3; read -r line; seq 60000", session=SESSION, timeout=0)
+    started = await bed.backend.start(order, lambda view: None)
+    while not (await processes.poll(SESSION, started.id, whole=True)).output.endswith("3\n"):
+        pass
+    assert (await processes.poll(SESSION, started.id)).output == "1\n2\n3\n"
+    whole = await processes.poll(SESSION, started.id, whole=True)
+    assert (whole.output, whole.dropped) == ("1\n2\n3\n", 0)
+    await processes.write(SESSION, started.id, b"\n")
+    done = await processes.wait(SESSION, started.id, 30)
+    whole = await processes.poll(SESSION, started.id, whole=True)
+    written = 6 + sum(len(f"{number}\n") for number in range(1, 60_001))
+    assert whole.output.endswith("60000\n") and whole.dropped + len(whole.output) == written
+    assert done.dropped + len(done.output) == written - 6
+    assert 100_000 <= len(whole.output) <= 200_000
+
+
+async def check_a_terminal(bed: Bed) -> None:
+    told = "test -t 0 && test -t 2 && stty size && echo $TERM; exit 3"
+    order = Command(text=told, session=SESSION, pty=True, timeout=60)
+    try:
+        result = await bed.backend.run(order, lambda words: None)
+    except UserError as error:
+        assert "no Python" in str(error)
+        return
+    assert (result.output, result.code) == ("40 120\r\nxterm-256color\r\n", 3)
+    assert (await bed.run("test -t 1 || echo $TERM")).output == "dumb\n"
+    processes = bed.backend.processes
+    text = "stty -echo; echo ready; read -r line; echo got $line; cat; sh -c 'echo end; exec sleep 300'"
+    started = await bed.backend.start(
+        Command(text=text, session=SESSION, pty=True, timeout=0), lambda view: None
+    )
+    seen = ""
+    while "ready" not in seen:
+        seen += (await processes.poll(SESSION, started.id)).output
+    await processes.write(SESSION, started.id, b"words\n", close=True)
+    while "end" not in seen:
+        seen += (await processes.poll(SESSION, started.id)).output
+    assert seen == "ready\r\ngot words\r\nend\r\n"
+    await processes.write(SESSION, started.id, b"\x03")
+    done = await processes.wait(SESSION, started.id, 60)
+    assert (done.running, done.code) == (False, 130)
+
+
 async def check_killing_in_the_background(bed: Bed) -> None:
     started = await bed.backend.start(
         Command(text=_stubborn(bed.folder), session=SESSION, timeout=0), lambda view: None
@@ -346,6 +391,19 @@ async def check_searching(bed: Bed) -> None:
     assert [one.path[len(bed.folder) + 1 :] for one in named.matches] == ["a.py", "deep/er/b.py"]
     few = await files.search(FileSearch(pattern="n", under=bed.folder, glob="*.py", limit=1))
     assert (len(few.matches), few.more) == (1, True)
+    search = FileSearch(pattern="needle", under=f"{bed.folder}/deep", context=1)
+    (shown,) = (await files.search(search)).matches
+    assert (shown.before, shown.line, shown.after) == (("y",), 3, ())
+    counted = await files.search(FileSearch(pattern="[exy]", under=bed.folder, counted=True))
+    assert [(one.path[len(bed.folder) + 1 :], one.count) for one in counted.matches] == [
+        ("a.py", 2),
+        ("deep/er/b.py", 3),
+    ]
+    whole = await files.search(FileSearch(pattern="[exy]", under=bed.folder, files=True))
+    assert [(one.path[len(bed.folder) + 1 :], one.line) for one in whole.matches] == [
+        ("a.py", 0),
+        ("deep/er/b.py", 0),
+    ]
 
 
 async def check_its_world(bed: Bed) -> None:

@@ -134,10 +134,12 @@ def test_a_schema_follows_the_signature() -> None:
     assert TOOLS["process"].signature.parameters == {
         "type": "object",
         "properties": {
-            "action": {"type": "string", "enum": ["list", "poll", "wait", "kill", "write", "close"]},
+            "action": {"type": "string", "enum": ["list", "poll", "log", "wait", "kill", "write", "close"]},
             "id": {"type": "string"},
             "text": {"type": "string"},
             "seconds": {"type": "integer", "description": "for wait, at most 600"},
+            "offset": {"type": "integer"},
+            "limit": {"type": "integer"},
         },
         "required": ["action"],
     }
@@ -344,6 +346,28 @@ async def test_searching(bench: Bench) -> None:
     assert (await bench.text("search_files", pattern="nowhere")).startswith("Nothing found")
 
 
+async def test_matches_are_paged_counted_and_shown_in_their_place(bench: Bench) -> None:
+    (bench.folder / "a.py").write_text("one\nneedle 1\nneedle 2\nfour\nfive\nsix\nneedle 3\n")
+    (bench.folder / "b.py").write_text("needle\n" * 250)
+    around = "a.py\n  1-one\n  2|needle 1\n  3|needle 2\n  4-four\n  --\n  6-six\n  7|needle 3"
+    assert await bench.text("search_files", pattern="needle", context=1, path="a.py") == around
+    pages = [await bench.text("search_files", pattern="needle", limit=2, offset=at) for at in (0, 2)]
+    assert pages[0] == "a.py\n  2|needle 1\n  3|needle 2\n[more matches; narrow the search, or next offset 2]"
+    assert pages[1].startswith("a.py\n  7|needle 3\nb.py\n  1|needle\n[more")
+    assert "  250|" in await bench.text("search_files", pattern="needle", path="b.py", limit=100, offset=200)
+    assert "no matches from 300" in await bench.text("search_files", pattern="needle", offset=300)
+    assert await bench.text("search_files", pattern="needle", output_mode="files_only") == "a.py\nb.py"
+    counted = await bench.use("search_files", pattern="needle", output_mode="count")
+    assert counted.text == "a.py: 3\nb.py: 250"
+    assert counted.data == {
+        "matches": [
+            {"path": str(bench.folder / "a.py"), "count": 3},
+            {"path": str(bench.folder / "b.py"), "count": 250},
+        ],
+        "more": False,
+    }
+
+
 async def test_private_places_are_asked_for(bench: Bench) -> None:
     key = bench.user / ".ssh" / "id_rsa"
     key.parent.mkdir()
@@ -523,6 +547,38 @@ async def test_what_the_terminal_says(bench: Bench) -> None:
             break  # otherwise the machine was too busy to begin it in time
     assert slow.failed and slow.text.startswith(f"a\n[stopped after {seconds} s")
     assert "it left processes running as proc_" in await bench.text("terminal", command="sleep 60 &")
+
+
+async def test_the_log_of_a_process(bench: Bench) -> None:
+    started = await bench.text("terminal", command="seq 300; read l; printf '\\033[1mbold'", background=True)
+    name = started.split()[1]
+    while "300\n[" not in await bench.text("process", action="log", id=name):
+        pass
+    log = await bench.text("process", action="log", id=name)
+    assert log.split("\n")[1] == "101" and log.endswith("\n300\n[101 to 300 of 300 lines]")
+    page = await bench.text("process", action="log", id=name, offset=2, limit=2)
+    assert page.split("\n")[1:] == ["2", "3", "[2 to 3 of 300 lines]"]
+    assert "[nothing from 301 on, of 300 lines]" in await bench.text(
+        "process", action="log", id=name, offset=301
+    )
+    assert "\n1\n2\n" in await bench.text("process", action="poll", id=name), "nobody had looked yet"
+    await bench.use("process", action="write", id=name)
+    assert (await bench.text("process", action="wait", id=name)).endswith("\nbold")
+    assert (await bench.text("process", action="log", id=name)).endswith("bold\n[102 to 301 of 301 lines]")
+
+
+async def test_a_program_on_a_terminal(bench: Bench) -> None:
+    assert await bench.text("terminal", command="test -t 1 && echo yes", pty=True) == "yes"
+    started = await bench.text(
+        "terminal", command="stty raw -echo; echo ready; head -c 4 | od -An -c", background=True, pty=True
+    )
+    name = started.split()[1]
+    while "\nready" not in await bench.text("process", action="log", id=name):
+        pass
+    await bench.use("process", action="write", id=name, text="ab")
+    await bench.use("process", action="close", id=name)
+    ended = await bench.text("process", action="wait", id=name)
+    assert "a   b  \\r 004" in ended, "Enter and the end of the input as a keyboard has them"
 
 
 async def test_background_processes(bench: Bench) -> None:

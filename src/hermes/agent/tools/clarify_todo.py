@@ -28,7 +28,7 @@ def _clarification(services: ToolServices, arguments: Mapping[str, object]) -> C
 
 @tool("clarify", Effect.READ, asks=_clarification)
 async def clarify(invocation: ToolInvocation, question: str, options: list[str] | None = None) -> str:
-    """Ask the user one question when you cannot go on without the answer; the answer is the result.
+    """Ask the user one question when you cannot go on without the answer.
 
     options: up to 4 to choose from
     """
@@ -37,7 +37,7 @@ async def clarify(invocation: ToolInvocation, question: str, options: list[str] 
 
 @tool("todo", Effect.READ, after_outside=Approval.NEVER)
 async def todo(invocation: ToolInvocation, items: list[TodoItem]) -> str:
-    """Keep a plan for work of three steps or more. Send the whole list each time; it replaces the last."""
+    """Keep a plan for work of three steps or more. Send the whole list each time."""
     if len(items) > _MOST_ITEMS:
         raise UserError(f"At most {_MOST_ITEMS} items.")
     done = sum(item["status"] in ("completed", "cancelled") for item in items)

@@ -97,10 +97,9 @@ async def delegate_task(
     toolsets: list[str] | None = None,
     role: Literal["leaf", "orchestrator"] = "leaf",
 ) -> str:
-    """Give work to agents with a fresh context and get their answers. They know nothing of this conversation:
-    say all they need.
+    """Give work to agents and get their answers. They know nothing of this conversation: say all they need.
 
-    tasks: several, done side by side; the rest holds for each
+    tasks: several at once; the rest holds for each
     agent: one that is set up for it
     toolsets: fewer than you have
     role: orchestrators may delegate too

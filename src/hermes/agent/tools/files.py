@@ -10,7 +10,8 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any, Literal
 
 from hermes.agent.danger.rules import RULES
@@ -28,6 +29,8 @@ _MOST_CHARS = 100_000
 _LONGEST_LINE = 2000
 _LARGEST_WRITE = 10 << 20
 _STEP = 1 << 20
+_MOST_CONTEXT = 20
+_FARTHEST_MATCH = 10_000
 _LARGEST_CHECKED = {".py": 64 << 10, ".json": 200 << 10, ".toml": 200 << 10}
 _LARGEST_READ = 64 << 20
 _LARGEST_DOCUMENT = 50_000_000
@@ -128,7 +131,6 @@ async def read_file(
 ) -> str | ToolResult:
     """Read text, PDF or office files as lines N|text, or list a folder.
 
-    offset: first line
     limit: lines, at most 2000
     """
     found, real = await check_target(invocation, path, writing=False)
@@ -319,43 +321,65 @@ async def search_files(
     path: str = ".",
     glob: str = "",
     limit: int = 50,
+    offset: int = 0,
+    context: int = 0,
+    output_mode: Literal["content", "files_only", "count"] = "content",
 ) -> ToolResult:
-    """Search file contents by regular expression, or file names by glob (target=files). Skips ignored and
-    binary files.
+    """Search file contents by regular expression, or names by glob (target=files). Skips ignored and binary
+    files.
 
     glob: only files named so, like *.py
     """
     _, root = await check_target(invocation, path, writing=False)
     place = await invocation.scope()
+    first, most = min(max(offset, 0), _FARTHEST_MATCH), min(max(limit, 1), 500)
     search = FileSearch(
         pattern=pattern,
         under=root,
         session=invocation.session,
         names=target == "files",
         glob=glob,
-        limit=min(max(limit, 1), 500),
+        limit=first + most,
         closed=place.homes.closed,
+        context=min(max(context, 0), _MOST_CONTEXT),
+        files=output_mode == "files_only",
+        counted=output_mode == "count",
     )
     found = await invocation.backend.files.search(search)
-    open_ones = [match for match in found.matches if not place.read_fault(match.path)]
-    text = _grouped(open_ones, place.cwd) or (
-        f"Nothing found in {found.files} files." if found.files else "Nothing found."
-    )
-    if found.more:
-        rest = "more matches" if open_ones else "not all was searched"
-        text += f"\n[{rest}; narrow the search{' or raise limit' if open_ones else ''}]"
-    matches = [{"path": match.path, "line": match.line, "text": match.text} for match in open_ones]
+    open_ones = [match for match in found.matches[first:] if not place.read_fault(match.path)]
+    text = _grouped(open_ones, place.cwd)
+    if not text and first and found.matches:
+        text = f"There are no matches from {first} on."
+    text = text or (f"Nothing found in {found.files} files." if found.files else "Nothing found.")
+    if found.more and len(found.matches) == first + most:
+        text += f"\n[more matches; narrow the search, or next offset {first + most}]"
+    elif found.more:
+        text += "\n[not all was searched; narrow the search]"
+    told = ("path", "count") if search.counted else ("path", "line", "text")
+    matches = [{name: getattr(match, name) for name in told} for match in open_ones]
     return ToolResult(text=text, data={"matches": matches, "more": found.more})
 
 
 def _grouped(matches: list[Match], cwd: str) -> str:
     lines: list[str] = []
-    last = ""
-    for match in matches:
-        shown = _shown(os.path.relpath(match.path, cwd) if match.path.startswith(cwd + "/") else match.path)
-        if not match.line or shown != last:
-            lines.append(shown)
-        if match.line:
-            lines.append(f"  {match.line}|{match.text}")
-            last = shown
+    for path, group in groupby(matches, key=lambda match: match.path):
+        shown = _shown(os.path.relpath(path, cwd) if path.startswith(cwd + "/") else path)
+        in_file = list(group)
+        lines.append(f"{shown}: {in_file[0].count}" if in_file[0].count else shown)
+        lines += _lines_of([match for match in in_file if match.line])
     return "\n".join(lines)
+
+
+def _lines_of(matches: list[Match]) -> Iterator[str]:
+    """Each line once, matches with a bar and what is around them with a dash, and a line between gaps."""
+    around: dict[int, str] = {}
+    for match in matches:
+        around |= dict(enumerate(match.before, match.line - len(match.before)))
+        around |= dict(enumerate(match.after, match.line + 1))
+    own = {match.line: match.text for match in matches}
+    last = 0
+    for number, text in sorted((around | own).items()):
+        if around and last and number > last + 1:
+            yield "  --"
+        yield f"  {number}{'|' if number in own else '-'}{text}"
+        last = number

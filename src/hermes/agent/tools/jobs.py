@@ -66,17 +66,16 @@ async def cronjob(
     quiet_hours: str | None = None,
     budget: str | None = None,
 ) -> str:
-    """Jobs that run later, in sessions that know nothing of this conversation: the prompt must say all.
+    """Jobs for later. They know nothing of this conversation: the prompt must say all.
 
     job: id or name
     schedule: 30m (once), every 2h, 0 9 * * MON-FRI, or 2030-05-01T09:00
     deliver: origin (this chat), local, or platform:chat[:thread]
-    repeat: how often in all
     catch_up: missed times: once, skip, all
-    script: of the home's scripts; its output comes first
+    script: in the home; its output comes first
     no_agent: the script's output is the message
-    context_from: jobs whose last answers it is told
-    attach_to_session: what it sends stays in this conversation
+    context_from: jobs whose answers it gets
+    attach_to_session: goes on in this conversation
     notify_only: silent unless something is up
     quiet_hours: 22:00-07:00
     budget: for a day: 0.50, 20k tokens

@@ -80,9 +80,9 @@ async def patch(
     replace_all: bool = False,
     patch: str = "",
 ) -> str:
-    """Replace text in a file. old must name one place: include a few lines around it if needed.
+    """Replace text in a file. old must name one place: add lines around it if needed.
 
-    old: text as it is in the file, without line numbers
+    old: as it is in the file, without line numbers
     patch: or several files: *** Update|Add|Delete File: …, or a unified diff
     """
     if patch:

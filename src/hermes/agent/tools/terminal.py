@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _LONGEST_WAIT = 600
 _PREVIEW = 20_000
+_MOST_LINES = 2000
 _MOST_LOOKED_AT = 20_000
 _ANSI = late_pattern(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")
 _NOTHING_HOLDS = "No sandbox holds commands here, so each is asked for."
@@ -171,21 +172,23 @@ async def terminal(
     workdir: str = "",
     timeout: int = 0,
     background: bool = False,
+    pty: bool = False,
     notify: bool = False,
 ) -> ToolResult:
     """Run a bash command. cd and export last for the session; stdin is closed. Dangerous commands are put to
-    the user first. Start servers and other long-lived programs with background=true, then use process.
+    the user first. Start long-lived programs with background=true, then use process.
 
-    workdir: absolute folder for this command only
-    timeout: seconds, at most 600; 0 = the usual limit
-    notify: with background: be told when it ends
+    workdir: absolute, for this command only
+    timeout: seconds, at most 600
+    pty: run it on a terminal
+    notify: be told when it ends
     """
     verdict = await judge_now(invocation, command, workdir)
     from hermes.agent.danger.destinations import reaches_out
 
     wanted = timeout if timeout > 0 else invocation.services.get(CommandRules).seconds()
     seconds = 0.0 if background else float(min(wanted, _LONGEST_WAIT))
-    order = Command(text=command, session=invocation.session, cwd=workdir or None, timeout=seconds)
+    order = Command(text=command, session=invocation.session, cwd=workdir or None, timeout=seconds, pty=pty)
     sudo = await _sudo(invocation, verdict)
     if sudo is not None:
         order = replace(order, password=sudo.ask)
@@ -309,13 +312,15 @@ async def _approval_to_send(case: ApprovalCase, arguments: Mapping[str, Any]) ->
 )
 async def process(
     invocation: ToolInvocation,
-    action: Literal["list", "poll", "wait", "kill", "write", "close"],
+    action: Literal["list", "poll", "log", "wait", "kill", "write", "close"],
     id: str = "",
     text: str = "",
     seconds: int = 30,
+    offset: int = 0,
+    limit: int = 200,
 ) -> str | ToolResult:
-    """Look after background processes: poll shows new output, wait waits for the end, write sends text as a
-    line, close ends the input.
+    """Background processes: poll gives new output, log its last lines or those from offset on, write sends
+    text as a line, close ends the input.
 
     seconds: for wait, at most 600
     """
@@ -336,6 +341,9 @@ async def process(
     if action == "close":
         await processes.write(invocation.session, id, b"", close=True)
         return f"The input of {id} has ended."
+    if action == "log":
+        view = await processes.poll(invocation.session, id, whole=True)
+        return ToolResult(text=_log(view, offset, limit), outside=reaches_out(view.command))
     if action == "kill":
         view = await processes.kill(invocation.session, id)
     elif action == "wait":
@@ -357,6 +365,18 @@ def _described(view: ProcessView) -> str:
     dropped = f"[… {view.dropped} earlier bytes were not kept …]\n" if view.dropped else ""
     saved = f"\n[the output is saved in {view.saved}]" if view.saved else ""
     return f"{_line(view)}\n{dropped}{text or '[no new output]'}{saved}"
+
+
+def _log(view: ProcessView, offset: int, limit: int) -> str:
+    """Some of the lines that are kept: the last ones, or those from one on."""
+    lines, limit = clean(view.output).splitlines(), min(max(limit, 1), _MOST_LINES)
+    first = max(offset, 1) if offset else max(len(lines) - limit + 1, 1)
+    shown = lines[first - 1 : first - 1 + limit]
+    dropped = f" after {view.dropped} bytes that were not kept" if view.dropped else ""
+    of = f"of {len(lines)} lines{dropped}"
+    told = f"[{first} to {first + len(shown) - 1} {of}]" if shown else f"[nothing from {first} on, {of}]"
+    saved = f"\n[the output is saved in {view.saved}]" if view.saved else ""
+    return "\n".join([_line(view), *shown, told]) + saved
 
 
 def clean(text: str) -> str:

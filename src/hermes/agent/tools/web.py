@@ -45,7 +45,6 @@ async def web_extract(invocation: ToolInvocation, urls: list[str], char_limit: i
     """Read pages or documents (PDF, office) from the web as text.
 
     urls: at most 5
-    char_limit: of each page, from 2000
     """
     wanted = list(
         dict.fromkeys(url if "://" in url else f"https://{url}" for url in map(str.strip, urls) if url)

@@ -37,7 +37,8 @@ HearCall = Callable[[bytes], Callable[[], Awaitable[bytes]] | None]
 class Command(Struct, frozen=True, kw_only=True):
     """One command line for a shell. `cd` and `export` last for its session; `cwd` counts for it alone. With
     `password`, sudo in it may ask for one; a backend without sudo need not care. With `hear`, its program has
-    `given` and then the answers on its standard input, and writes its calls, a line each, to its file 247."""
+    `given` and then the answers on its standard input, and writes its calls, a line each, to its file 247.
+    With `pty` it runs on a terminal of its own, or says in its output that there is none."""
 
     text: str
     session: str = ""
@@ -47,6 +48,7 @@ class Command(Struct, frozen=True, kw_only=True):
     password: AskPassword | None = None
     hear: HearCall | None = None
     given: bytes = b""
+    pty: bool = False
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):
@@ -81,7 +83,9 @@ class Processes(Protocol):
 
     async def list(self, session: str) -> list[ProcessView]: ...
 
-    async def poll(self, session: str, process: str) -> ProcessView: ...
+    async def poll(self, session: str, process: str, *, whole: bool = False) -> ProcessView:
+        """With what came since it was last looked at; or with the `whole` end of its output that is kept,
+        which does not count as a look."""
 
     async def wait(self, session: str, process: str, seconds: float) -> ProcessView:
         """As `poll`, after its end or after so many seconds."""
@@ -105,7 +109,8 @@ class FileView(Struct, frozen=True, kw_only=True):
 class FileSearch(Struct, frozen=True, kw_only=True):
     """`pattern` is a regular expression for contents, and a glob for names (`names`). Folders that are
     `closed` are not looked into on the way. What `.gitignore` files name is left out, unless
-    it is `unhidden`."""
+    it is `unhidden`. Contents are told with so many lines of `context` before and after; in `files`, one
+    match each is enough, and how many lines match is told if they are to be `counted`."""
 
     pattern: str
     under: str = "."
@@ -115,6 +120,9 @@ class FileSearch(Struct, frozen=True, kw_only=True):
     limit: int = 50
     closed: tuple[str, ...] = ()
     unhidden: bool = False
+    context: int = 0
+    files: bool = False
+    counted: bool = False
 
 
 class FolderRules(Struct, frozen=True, kw_only=True):
@@ -134,11 +142,14 @@ NO_HOMES = FolderRules()
 
 
 class Match(Struct, frozen=True, kw_only=True):
-    """A place that matches; `line` is 0 when the name did."""
+    """A place that matches; `line` is 0 when the name did, or the file as a whole, in `count` lines."""
 
     path: str
     line: int = 0
     text: str = ""
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    count: int = 0
 
 
 class FileMatches(Struct, frozen=True, kw_only=True):

@@ -110,6 +110,8 @@ def _fill(file: BinaryIO, data: Iterator[bytes]) -> None:
 
 
 def _search(link: FrameLink, path: str, words: dict[str, Any]) -> dict[str, Any]:
+    from msgspec.structs import asdict
+
     from hermes.domain.errors import UserError
     from hermes.domain.ports.world import FileSearch
     from hermes.execution.files.search import search_tree
@@ -120,8 +122,7 @@ def _search(link: FrameLink, path: str, words: dict[str, Any]) -> dict[str, Any]
         found = search_tree(path, FileSearch(**words), lambda: _is_gone(link))
     except UserError as error:
         return {"refused": [error.message, error.hint]}
-    matches = [(match.path, match.line, match.text) for match in found.matches]
-    return {"matches": matches, "more": found.more, "files": found.files}
+    return {"matches": [*map(asdict, found.matches)], "more": found.more, "files": found.files}
 
 
 def _is_gone(link: FrameLink) -> bool:

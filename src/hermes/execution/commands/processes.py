@@ -26,6 +26,7 @@ _ANSWER_SECONDS = 2.0
 _END_SECONDS = 3.0
 _MOST_CALLS = 64
 _LONGEST_CALL = 8 << 20
+_LOG_BYTES = 200_000
 
 
 class CommandEnd(Struct, frozen=True, kw_only=True):
@@ -46,7 +47,8 @@ class CommandEnd(Struct, frozen=True, kw_only=True):
 
 
 class RunningCommand(Struct, kw_only=True):
-    """A command, from its start until nothing of it is left. One task at a time may listen to it."""
+    """A command, from its start until nothing of it is left. One task at a time may listen to it. `log` is
+    the end of what it has written, after `lost` bytes; up to the byte `position` somebody has read it."""
 
     id: str
     session: str
@@ -55,21 +57,26 @@ class RunningCommand(Struct, kw_only=True):
     connection: Connection
     password: AskPassword | None = None
     hear: HearCall | None = None
+    terminal: bool = False
     ended: Callable[[ProcessView], None] = lambda view: None
     started: float = field(default_factory=time.monotonic)
     code: int | None = None
     stopped: float | None = None
-    unread: bytes = b""
-    dropped: int = 0
+    log: bytearray = field(default_factory=bytearray)
+    lost: int = 0
+    position: int = 0
     saved: str = ""
     over: asyncio.Event = field(default_factory=asyncio.Event)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def view(self, *, take: bool) -> ProcessView:
-        output, dropped = "", 0
+    def view(self, *, take: bool = False, whole: bool = False) -> ProcessView:
+        """With what was not read before (`take`), or with all that is kept (`whole`)."""
+        output, dropped = b"", 0
+        if take or whole:
+            since = 0 if whole else self.position
+            output, dropped = bytes(self.log[max(since - self.lost, 0) :]), max(self.lost - since, 0)
         if take:
-            output, dropped = self.unread.decode("utf-8", "replace"), self.dropped
-            self.unread, self.dropped = b"", 0
+            self.position = self.lost + len(self.log)
         return ProcessView(
             id=self.id,
             command=self.text,
@@ -77,7 +84,7 @@ class RunningCommand(Struct, kw_only=True):
             seconds=(self.stopped or time.monotonic()) - self.started,
             running=self.stopped is None,
             code=self.code,
-            output=output,
+            output=output.decode("utf-8", "replace"),
             dropped=dropped,
             saved=self.saved,
         )
@@ -106,8 +113,7 @@ class RunningCommand(Struct, kw_only=True):
                 called += payload
                 self._take_calls(called, asking, over=not payload)
             elif letter == frames.POLL:
-                self.unread += parts.pop(frames.UNREAD, b"")
-                self.dropped = int(payload)
+                self._add(parts.pop(frames.UNREAD, b""), int(payload))
                 self.answered.set()
             elif letter == frames.ENDED:
                 code, timed_out, left, cut, dropped = map(int, payload.split())
@@ -127,6 +133,16 @@ class RunningCommand(Struct, kw_only=True):
             else:
                 parts[letter] = payload
         return None
+
+    def _add(self, data: bytes, dropped: int) -> None:
+        """What it has written since, without so many bytes before that."""
+        if dropped:
+            self.lost += len(self.log) + dropped
+            self.log.clear()
+        self.log += data
+        old = max(len(self.log) - _LOG_BYTES, 0)
+        del self.log[:old]
+        self.lost += old
 
     def _take_calls(self, called: bytearray, asking: set[asyncio.Task[None]], *, over: bool) -> None:
         """Have whole lines answered. A program that floods, or that nobody can read, is ended."""
@@ -173,15 +189,15 @@ class RunningCommand(Struct, kw_only=True):
                 end = await self.hear_end()
                 self.code = 137 if end is None else end.code
                 if end is not None:
-                    self.unread += end.unread
-                    self.dropped, self.saved = end.dropped, end.file
+                    self._add(end.unread, end.dropped)
+                    self.saved = end.file
             await self.hear_end()
         finally:
             self.stopped = time.monotonic()
             self.connection.close()
             self.answered.set()
             self.over.set()
-        self.ended(self.view(take=False))
+        self.ended(self.view())
 
     async def refresh(self) -> None:
         """Fetch what it has said since."""
@@ -228,12 +244,12 @@ class ProcessTable:
 
     async def list(self, session: str) -> list[ProcessView]:
         self._forget()
-        return [process.view(take=False) for process in self._of(session)]
+        return [process.view() for process in self._of(session)]
 
-    async def poll(self, session: str, id: str) -> ProcessView:
+    async def poll(self, session: str, id: str, *, whole: bool = False) -> ProcessView:
         process = self._get(session, id)
         await process.refresh()
-        return process.view(take=True)
+        return process.view(take=not whole, whole=whole)
 
     async def wait(self, session: str, id: str, seconds: float) -> ProcessView:
         process = self._get(session, id)
@@ -252,7 +268,7 @@ class ProcessTable:
         process = self._get(session, id)
         if process.stopped is not None:
             raise UserError(f"{id} has ended (exit code {process.code}).")
-        process.connection.send(frames.WRITE, data)
+        process.connection.send(frames.WRITE, data.replace(b"\n", b"\r") if process.terminal else data)
         if close:
             process.connection.send(frames.CLOSE_STDIN)
 

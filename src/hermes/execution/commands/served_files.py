@@ -24,7 +24,7 @@ _BROKE = "the files of the sandbox cannot be reached any more"
 
 class _Answer(msgspec.Struct):
     found_files: list[FoundFile] = []
-    matches: list[tuple[str, int, str]] = []
+    matches: list[Match] = []
     more: bool = False
     files: int = 0
 
@@ -77,8 +77,8 @@ class ServedFiles(PathsOfSessions):
     async def search(self, search: FileSearch) -> FileMatches:
         full = await self.resolve(search.session, search.under)
         answer = await self._ask("search", "searched", full, {"search": msgspec.structs.asdict(search)})
-        matches = tuple(Match(path=path, line=line, text=text) for path, line, text in answer.matches)
-        return FileMatches(matches=matches[: search.limit], more=answer.more, files=answer.files)
+        matches = tuple(answer.matches[: search.limit])
+        return FileMatches(matches=matches, more=answer.more, files=answer.files)
 
     async def _ask(
         self,

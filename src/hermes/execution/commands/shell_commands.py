@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ports.world import Command, CommandResult, ProcessView
+from hermes.domain.word import replace
 from hermes.execution.commands import frames
 from hermes.execution.commands.processes import CommandEnd, ProcessTable, RunningCommand, new_process_id
 from hermes.execution.commands.shell_states import ShellState, ShellStates, read_dump
 from hermes.execution.commands.transport import Connection, Transport
 
+_ON_TERMINAL = {"TERM": "xterm-256color"}
 FindFolder = Callable[[str, str], Awaitable[str]]
 """The folder that a path means in a session; a `UserError` if there is none."""
 
@@ -89,7 +91,7 @@ class ShellCommands:
             self.processes.add(process)
         finally:
             self._running -= 1
-        return process.view(take=False)
+        return process.view()
 
     async def close(self) -> None:
         await self.processes.close()
@@ -102,7 +104,8 @@ class ShellCommands:
             cwd = await self._find_folder(command.session, command.cwd)
         request = {
             frames.FOLDER: cwd,
-            frames.STATE: self._variables(state) + _exports(command.env),
+            frames.STATE: self._variables(state)
+            + _exports({**(_ON_TERMINAL if command.pty else {}), **command.env}),
             frames.KEEP: f"{self.kept}/{id}.txt",
             frames.COMMAND: command.text,
         }
@@ -111,6 +114,8 @@ class ShellCommands:
             parts[frames.MAY_ASK] = b""
         if command.hear is not None:
             parts[frames.MAY_CALL] = b""
+        if command.pty:
+            parts[frames.TERMINAL] = b""
         parts[frames.RUN] = frames.pack_numbers(command.timeout, background)
         connection = await self._connect(parts)
         if command.hear is not None:
@@ -123,6 +128,7 @@ class ShellCommands:
             connection=connection,
             password=command.password,
             hear=command.hear,
+            terminal=command.pty,
         )
 
     def _variables(self, state: ShellState) -> str:
@@ -163,7 +169,9 @@ class ShellCommands:
         if after is None or end.timed_out:
             return
         cwd = before.cwd if command.cwd is not None else after.cwd
-        state = ShellState(cwd=cwd, exports=after.exports, given=dict(self._env))
+        state = replace(before, cwd=cwd)
+        if not command.pty:  # what was exported for its terminal is nothing for the next command
+            state = ShellState(cwd=cwd, exports=after.exports, given=dict(self._env))
         if state != before:
             await self._states.put(command.session, state)
 

@@ -30,6 +30,8 @@ _GO_FD = 249
 _SCRIPT_FD = 250
 _STATE_FD = 251
 _CHUNK = 1 << 18
+_TERMINAL_SIZE = 40, 120
+_END_OF_INPUT = b"\x04"
 _LIVE_BYTES = 4000
 """With its header within what a pipe takes whole once it takes anything, so that nobody waits."""
 _LIVE_SECONDS = 0.05
@@ -50,7 +52,8 @@ _READ = f"IFS= read -r -d '' -u {_SCRIPT_FD}"
 # A spare's shell has started and waits here: starting bash takes longer than most commands do.
 _BOOT = (
     f"read -r -u {_GO_FD} || exit 0; {_READ} HERMES_STATE; {_READ} HERMES_FOLDER; {_READ} HERMES_COMMAND; "
-    f'[ "$REPLY" = plain ] || exec <&{_STDIN_FD}; [ "$REPLY" = calling ] || exec {_CALLS_FD}>&-; '
+    f'case $REPLY in plain) ;; /*) exec <>"$REPLY" >&0 2>&0 ;; *) exec <&{_STDIN_FD} ;; esac; '
+    f'[ "$REPLY" = calling ] || exec {_CALLS_FD}>&-; '
     f"exec {_STDIN_FD}<&- {_GO_FD}<&- {_SCRIPT_FD}<&-; unset REPLY; "
     'eval "$HERMES_STATE" 2>/dev/null; HERMES_STATE=${OLDPWD-}; builtin cd -- "$HERMES_FOLDER"; '
     '[ -n "$HERMES_STATE" ] && OLDPWD=$HERMES_STATE; unset HERMES_STATE HERMES_FOLDER; '
@@ -156,7 +159,11 @@ class CommandSupervisor:
         script = b"".join(part + b"\0" for part in (state, folder, request[frames.COMMAND]))
         os.pwrite(self._script_fd, script, 0)
         self._send((frames.ACCEPTED, b""))
-        os.write(self._go_fd, b"calling\n" if self._calls else b"plain\n" if self._live else b"piped\n")
+        self._terminal = b""
+        if frames.TERMINAL in request:
+            self._open_terminal()
+        plain = b"plain" if self._live else b"piped"
+        os.write(self._go_fd, (b"calling" if self._calls else self._terminal or plain) + b"\n")
         if self._live and not self._calls:
             self._close_stdin()
         for fd in (self._go_fd, self._script_fd, *(() if self._calls else (self._calls_fd,))):
@@ -232,6 +239,28 @@ class CommandSupervisor:
         )
         for fd in (out, stdin, go, null, calls):
             os.close(fd)
+
+    def _open_terminal(self) -> None:
+        """Output comes from it and input goes to it, instead of the pipes. This process keeps its other end
+        open, too, so that it lasts until nothing of the command is left."""
+        import fcntl
+        import struct
+        import termios
+
+        try:
+            ours, theirs = os.openpty()
+            name = os.ttyname(theirs)
+            os.close(os.open(name, os.O_RDWR | os.O_NOCTTY))
+            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *_TERMINAL_SIZE, 0, 0))
+        except OSError as error:
+            self._output.add(f"[there is no terminal here: {error.strerror}]\n".encode())
+            return
+        os.set_blocking(ours, False)
+        for fd in (self._output_fd, self._stdin_fd):
+            if fd is not None:
+                os.dup2(ours, fd, inheritable=False)
+        os.close(ours)
+        self._terminal = os.fsencode(name)
 
     # --- watching ---
 
@@ -326,6 +355,8 @@ class CommandSupervisor:
             self._stdin_data += payload[: most - len(self._stdin_data)]
         elif letter == frames.PASSWORD and self._door is not None:
             self._door.give(payload)
+        elif letter == frames.CLOSE_STDIN and self._terminal:
+            self._stdin_data += _END_OF_INPUT
         elif letter == frames.CLOSE_STDIN:
             self._stdin_ends = self._answers_over = True
             if not self._stdin_data:
@@ -352,6 +383,7 @@ class CommandSupervisor:
     def _take_unread(self) -> bytes:
         data = bytes(self._output.unread)
         self._output.unread.clear()
+        self._output.dropped = 0
         return data
 
     def _tell_live(self) -> None:
@@ -377,6 +409,7 @@ class CommandSupervisor:
         except OSError:
             pass
         self._output.trim()
+        dropped = self._output.dropped
         letter = frames.LIVE_OUTPUT if self._live else frames.UNREAD
         unread = self._take_unread()[-_LIVE_BYTES if self._live else 0 :]
         self._live = False
@@ -384,7 +417,7 @@ class CommandSupervisor:
         parts[frames.SHELL_STATE] = os.pread(self._state_fd, 1 << 20, 0)
         parts |= {frames.SAVED: os.fsencode(self._output.path), frames.GONE: self._missing_folder}
         code = 124 if self._timed_out else code if code >= 0 else 128 - code
-        left, cut, dropped = not self._childless, self._output.cut, self._output.dropped
+        left, cut = not self._childless, self._output.cut
         parts[frames.ENDED] = frames.pack_numbers(code, self._timed_out, left, cut, dropped)
         self._send(*parts.items())
 

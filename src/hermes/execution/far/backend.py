@@ -142,7 +142,7 @@ class FarBackend:
         return await self._commands.start(command, ended)
 
     async def _check_hearing(self, command: Command) -> None:
-        if command.hear is not None and not (await self._survey()).python:
+        if (command.hear is not None or command.pty) and not (await self._survey()).python:
             raise UserError("There is no Python 3.9 or later in the place of the commands.", hint=_NO_PYTHON)
 
     async def _server(self) -> Sequence[str]:

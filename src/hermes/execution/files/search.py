@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from hermes.domain.errors import UserError
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 LARGEST = 4 << 20
 _LONGEST_LINE = 300
-_PER_FILE = 100
 _SECONDS = 15.0
 _FILE_SECONDS = 5.0
 """What an expression may take in one file; one that needs more may never end."""
@@ -101,7 +101,13 @@ class Gathering:
         if self._pattern is None:
             yield Match(path=path)
         elif data is not None:
-            yield from _matching_lines(path, data, self._pattern, self.deadline)
+            found = _matching_lines(path, data, self._pattern, self.deadline, self._search.context)
+            if self._search.counted:
+                yield from [Match(path=path, count=lines)] if (lines := sum(1 for _ in found)) else ()
+            elif self._search.files:
+                yield from (Match(path=path) for _ in islice(found, 1))
+            else:
+                yield from found
 
     def result(self) -> FileMatches:
         more = self._full or time.monotonic() > self.deadline
@@ -138,11 +144,11 @@ def _read(path: str) -> bytes | None:
 
 
 def _matching_lines(
-    path: str, data: bytes, pattern: regex.Pattern[bytes], deadline: float
+    path: str, data: bytes, pattern: regex.Pattern[bytes], deadline: float, context: int
 ) -> Iterator[Match]:
     if b"\0" in data[:8192]:
         return
-    line, seen, last, count = 1, 0, -1, 0
+    line, seen, last = 1, 0, -1
     for match in _found(data, pattern, deadline):
         line += data.count(b"\n", seen, match.start())
         seen = match.start()
@@ -150,12 +156,33 @@ def _matching_lines(
             continue
         last = line
         begin = data.rfind(b"\n", 0, seen) + 1
-        end = data.find(b"\n", seen)
-        text = data[begin : end if end >= 0 else len(data)].decode("utf-8", "replace")
-        yield Match(path=path, line=line, text=text[:_LONGEST_LINE].rstrip("\r"))
-        count += 1
-        if count >= _PER_FILE:
-            return
+        text, end = _line_at(data, begin)
+        before, after = _lines_before(data, begin, context), _lines_after(data, end, context)
+        yield Match(path=path, line=line, text=text, before=before, after=after)
+
+
+def _line_at(data: bytes, begin: int) -> tuple[str, int]:
+    """A line as it is shown, and where the next one begins."""
+    end = data.find(b"\n", begin)
+    end = end if end >= 0 else len(data)
+    text = data[begin : min(end, begin + 4 * _LONGEST_LINE)].decode("utf-8", "replace")
+    return text[:_LONGEST_LINE].rstrip("\r"), end + 1
+
+
+def _lines_before(data: bytes, begin: int, count: int) -> tuple[str, ...]:
+    lines: list[str] = []
+    while begin > 0 and len(lines) < count:
+        begin = data.rfind(b"\n", 0, begin - 1) + 1
+        lines.append(_line_at(data, begin)[0])
+    return tuple(reversed(lines))
+
+
+def _lines_after(data: bytes, begin: int, count: int) -> tuple[str, ...]:
+    lines: list[str] = []
+    while begin < len(data) and len(lines) < count:
+        line, begin = _line_at(data, begin)
+        lines.append(line)
+    return tuple(lines)
 
 
 def _found(data: bytes, pattern: regex.Pattern[bytes], deadline: float) -> Iterator[regex.Match[bytes]]:
