@@ -9,7 +9,7 @@ import subprocess
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -58,6 +58,22 @@ def test_the_life_of_an_installed_skill(tmp_path: Path) -> None:
     assert hermes(home, "skills", "update", "tea", "--yes", "--force").code == 0
     assert hermes(home, "skills", "remove", "tea", "--yes").code == 0
     assert not (home / "skills" / "tea").exists()
+
+
+def test_one_lost_source_keeps_no_other_skill_from_its_update(tmp_path: Path) -> None:
+    home, tea = tmp_path / "home", put(tmp_path / "src" / "tea")
+    text = FILES["SKILL.md"].replace(b"name: tea", b"name: ale")
+    ale = put(tmp_path / "src" / "ale", {"SKILL.md": text})
+    for source in (ale, tea):
+        assert hermes(home, "skills", "install", str(source), "--yes").code == 0
+    ale.rename(tmp_path / "gone")
+    put(tea, {"SKILL.md": FILES["SKILL.md"] + b" Steep."})
+    checked = hermes(home, "skills", "check", "--json")
+    assert checked.code == 1
+    states = {row["name"]: row["state"] for row in json.loads(checked.out)}
+    assert states["tea"] == "out of date" and "not found" in states["ale"]
+    done = hermes(home, "skills", "update", "--yes")
+    assert done.code == 1 and "Installed tea" in done.out and "ale: There is no skill" in done.err
 
 
 def test_optional_skills_own_ones_and_turning_off(tmp_path: Path) -> None:
@@ -166,7 +182,7 @@ class Site:
     @property
     def hub(self) -> SkillHub:
         hosts = (f"127.0.0.1:{self.server.port}",)
-        skills = SkillSettings(hubs=(self.url,), trusted=(f"{self.url}/",))
+        skills = SkillSettings(hubs=(self.url,), trusted=(f"{self.url}/.well-known",))
         settings = Settings(security=SecuritySettings(private_hosts=hosts), skills=skills)
         egress = AppEgress(self.home, {}, lambda: settings)
         return SkillHub(self.home, lambda: settings.skills, egress.client(), egress.pin_host, SystemClock())
@@ -229,8 +245,90 @@ async def test_a_skill_comes_from_git(tmp_path: Path) -> None:
 
     await asyncio.to_thread(serve)
     async with Site(tmp_path / "home", {}, static=bare.parent) as site:
-        proposal = await site.hub.propose(f"{site.url}/git/tea.git")
-        assert proposal.package.files == FILES
+        for wanted in ("", "#tea"):
+            proposal = await site.hub.propose(f"{site.url}/git/tea.git{wanted}")
+            assert proposal.package.files == FILES
+        with pytest.raises(UserError, match="no skill “coffee” in it, but tea"):
+            await site.hub.propose(f"{site.url}/git/tea.git#coffee")
+
+
+async def test_a_git_repository_fills_no_disk(tmp_path: Path) -> None:
+    """A folder that holds itself ten times over, ten times: a few KB that stand for 10^10 files."""
+    bare = tmp_path / "served" / "bomb.git"
+
+    def git(*words: str, said: bytes = b"") -> str:
+        done = subprocess.run(
+            ["git", "-C", str(bare), *words], input=said, check=True, capture_output=True, timeout=60
+        )
+        return done.stdout.decode().strip()
+
+    def serve() -> None:
+        bare.mkdir(parents=True)
+        git("init", "-q", "--bare", ".")
+        head = git("hash-object", "-w", "--stdin", said=FILES["SKILL.md"])
+        tree = git("mktree", said=f"100644 blob {head}\tfile\n".encode())
+        for _ in range(10):
+            tree = git("mktree", said="".join(f"040000 tree {tree}\td{n}\n" for n in range(10)).encode())
+        top = git("mktree", said=f"100644 blob {head}\tSKILL.md\n040000 tree {tree}\td\n".encode())
+        who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+        git("update-ref", "HEAD", git(*who, "commit-tree", "-m", "bomb", top))
+
+    await asyncio.to_thread(serve)
+    async with Site(tmp_path / "home", {}, static=bare.parent) as site:
+        with pytest.raises(UserError, match="or gave more than 20 MB"):
+            await site.hub.propose(f"{site.url}/git/bomb.git")
+
+
+def test_trust_reaches_no_further_than_its_place() -> None:
+    skills = SkillSettings(trusted=("https://github.com/acme", "acme"))
+    hub = SkillHub(Path("/nowhere"), lambda: skills, cast(Any, None), cast(Any, None), SystemClock())
+    trusted = (
+        "https://github.com/acme/skills",
+        "https://GitHub.com/acme#x",
+        "git+https://github.com/acme/a.git",
+    )
+    for address in trusted:
+        assert hub._trust(address) is SkillTrust.TRUSTED, address
+    others = (
+        "https://github.com/acme-evil/skills",
+        "https://github.com/acme/../evil/skills",
+        "https://github.com/acme/%2e%2e/evil/skills",
+        "https://github.com/acme\\..\\evil",
+        "https://github.com.evil.example/acme/skills",
+        "https://github.com@evil.example/acme/skills",
+        "http://github.com/acme/skills",
+        "acme/skills",
+    )
+    for address in others:
+        assert hub._trust(address) is SkillTrust.COMMUNITY, address
+
+
+async def test_one_silent_hub_hides_no_other(tmp_path: Path) -> None:
+    async with Site(tmp_path, {"skills": [entry()]}) as site:
+        hub = site.hub
+        settings = SkillSettings(hubs=(f"{site.url}/nothing.json", site.url))
+        hub._settings = lambda: settings
+        assert "tea" in [skill.name for skill in await hub.search("")]
+
+
+async def test_the_place_of_a_shipped_skill_is_not_taken_in_silence(tmp_path: Path) -> None:
+    text = b"---\nname: plan\ndescription: d\n---\nMine."
+    async with Site(tmp_path, {}) as site:
+        told = await site.hub.act(f"inspect {put(tmp_path / 'plan', {'SKILL.md': text})}")
+        assert "It takes the place of the one that is shipped." in told
+        told = await site.hub.act(f"inspect {put(tmp_path / 'tea')}")
+        assert "takes the place" not in told
+
+
+async def test_a_chat_removes_nothing_that_was_changed(tmp_path: Path) -> None:
+    async with Site(tmp_path, {}) as site:
+        source = put(tmp_path / "src" / "tea")
+        await site.hub.act(f"install {source} {digest_of(FILES)}")
+        mine = tmp_path / "skills" / "tea" / "SKILL.md"
+        mine.write_bytes(FILES["SKILL.md"] + b" Mine.")
+        with pytest.raises(UserError, match="was changed here"):
+            await site.hub.act("remove tea")
+        assert mine.exists()
 
 
 async def test_chats_confirm_by_digest(tmp_path: Path) -> None:

@@ -61,12 +61,25 @@ def test_other_dialects_are_read(head: str, name: str, description: str) -> None
         ("---\na: &x [1]\ndescription: *x\n---\n", "anchors"),
         ("---\na: " + "[" * 10_000 + "\n---\n", "deeply nested"),
         ("---\na:" + " " * 200_000 + "\n---\n", "does not begin with a head"),
-        ("---\na: !!python/object/apply:os.system [id]\ndescription: d\n---\n", "not YAML"),
+        ("---\na: !!python/object/apply:os.system [id]\ndescription: d\n---\n", "anchors or tags"),
+        ("---\nname: a\nx: [1]\ndescription: !!bool maybe\n---\n", "anchors or tags"),
+        ("---\nname: a\ndescription: !!timestamp soon\n---\n", "anchors or tags"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_a_sentence(text: str, why: str) -> None:
     with pytest.raises(UserError, match=why):
         read_manifest(text, "folder")
+
+
+@pytest.mark.parametrize("value", ["0x" + "f" * 5000, "1" + ":1" * 250 + ".5", "2026-02-30", "12_"])
+def test_no_number_and_no_date_breaks_a_shelf(tmp_path: Path, value: str) -> None:
+    """YAML makes numbers of them that nothing can print, and one such skill must not cost all others."""
+    put(tmp_path / "odd", f"---\nname: odd\nversion: {value}\nx: [1]\ndescription: {value}\n---\nBody.")
+    put(tmp_path / "plain")
+    assert [(skill.name, skill.description[:9]) for skill in shelf(tmp_path).skills] == [
+        ("odd", value[:9]),
+        ("plain", "does plai"),
+    ]
 
 
 def test_wrong_names_are_warned_of_and_loaded(tmp_path: Path) -> None:
@@ -141,14 +154,16 @@ def test_a_catalogue_says_less_before_it_says_nothing(tmp_path: Path) -> None:
     assert catalogue(()) == ""
 
 
-def test_files_are_read_one_level_deep_and_through_no_link(tmp_path: Path) -> None:
+def test_files_are_read_at_any_depth_and_through_no_link(tmp_path: Path) -> None:
     place = put(tmp_path / "one")
     (place / "references" / "deeper").mkdir(parents=True)
     (place / "references" / "api.md").write_text("API")
-    (place / "references" / "deeper" / "no.md").write_text("no")
+    (place / "references" / "deeper" / "more.md").write_text("more")
+    (place / ".git").mkdir()
+    (place / ".git" / "config").write_text("no")
     (tmp_path / "secret").write_text("secret")
     (place / "link.md").symlink_to(tmp_path / "secret")
-    assert list_files(place) == ["references/api.md"]
+    assert list_files(place) == ["references/api.md", "references/deeper/more.md"]
     assert read_text(place, "references/api.md") == "API"
     for name in ("link.md", "../secret", "references", "missing"):
         with pytest.raises(UserError):

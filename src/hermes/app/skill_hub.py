@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -25,8 +26,18 @@ from hermes.domain.knowledge.skill import SKILL_FILE, Skill, SkillTrust, find_sk
 from hermes.domain.ports.world import Egress
 from hermes.domain.settings.skills import SkillSettings
 from hermes.domain.text import one_line
+from hermes.execution.scripts import run_program
 from hermes.state.skills.installing import InstalledSkills, PinnedSkill
-from hermes.state.skills.package import MOST_FILES, SkillPackage, check_file_path, pack, pack_folder, pack_zip
+from hermes.state.skills.package import (
+    MOST_FILES,
+    SkillPackage,
+    check_file_path,
+    choose_root,
+    is_kept,
+    pack,
+    pack_folder,
+    pack_zip,
+)
 from hermes.state.skills.places import BUNDLED, OPTIONAL
 from hermes.state.skills.shelf import SkillShelf
 
@@ -34,6 +45,9 @@ INDEXES = ("/.well-known/agent-skills/index.json", "/.well-known/skills/index.js
 _LARGEST_INDEX, _LARGEST_FILE, _LARGEST_ZIP = 2_000_000, 1 << 20, 20 << 20
 _GIT_HOSTS = ("github.com", "gitlab.com", "codeberg.org", "bitbucket.org")
 _GIT_SECONDS = 60.0
+_GIT_BLOCKS = 400_000
+"""Of half a KB (or one, by the shell): the largest file that git may write."""
+log = logging.getLogger("hermes.skills")
 _MOST_LISTED = 500
 FetchedSkill = tuple[SkillPackage, str, SkillTrust, str]
 """A skill, how its source is written down, how far it is trusted, and its category."""
@@ -42,7 +56,8 @@ PinHost = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 class SkillProposal(Struct, frozen=True, kw_only=True):
-    """A skill that could be installed: what it is, where from, and what is there under its name now."""
+    """A skill that could be installed: what it is, where from, and what is there under its name now;
+    `instead` says of which other skill it would take the place."""
 
     package: SkillPackage
     source: str
@@ -51,14 +66,14 @@ class SkillProposal(Struct, frozen=True, kw_only=True):
     before: PinnedSkill | None = None
     old_files: Mapping[str, bytes] | None = None
     changed: bool = False
+    instead: str = ""
 
     @property
     def is_current(self) -> bool:
         return self.before is not None and self.before.digest == self.package.digest and not self.changed
 
-    @property
     def lines(self) -> list[str]:
-        """What a person sees before they decide."""
+        """What a person sees before they decide. It reads every file: call it off the loop."""
         from hermes.state.skills.evidence import differences, gather
 
         package = self.package
@@ -69,6 +84,8 @@ class SkillProposal(Struct, frozen=True, kw_only=True):
             f"digest: {package.digest}",
             *gather(package).lines,
         ]
+        if self.instead:
+            lines.append(f"It takes the place of {self.instead}.")
         if self.changed:
             lines.append("It was changed here since it was installed; those changes would be lost.")
         if self.old_files is not None:
@@ -94,7 +111,11 @@ class SkillHub:
         """What could be installed: what is shipped and not active, and what the hubs offer."""
         offered = list(await asyncio.to_thread(_optional))
         for hub in self._settings().hubs:
-            index = await self._index(hub)
+            try:
+                index = await self._index(hub)
+            except UserError as error:
+                log.warning("skills.hub_silent hub=%s why=%s", one_line(hub), error)
+                continue
             offered += [
                 Skill(
                     name=name,
@@ -111,14 +132,18 @@ class SkillHub:
         package, spelled, trust, category = await self._fetch(source.strip())
         pins = await asyncio.to_thread(self.installed.pins)
         before = pins.get(package.name)
+        shipped = {skill.name for skill in await asyncio.to_thread(_shipped)}
         return SkillProposal(
             package=package,
             source=spelled,
             trust=trust,
             category=category,
             before=before,
-            old_files=None if before is None else await asyncio.to_thread(self._files, before),
+            old_files=None
+            if before is None
+            else await asyncio.to_thread(self.installed.files_or_none, before),
             changed=before is not None and await asyncio.to_thread(self.installed.is_changed, before),
+            instead="" if before is not None or package.name not in shipped else "the one that is shipped",
         )
 
     async def propose_update(self, name: str) -> SkillProposal:
@@ -136,7 +161,7 @@ class SkillHub:
 
     async def install(self, proposal: SkillProposal) -> PinnedSkill:
         given = (proposal.package, proposal.source, proposal.trust, proposal.category, self._clock.now())
-        return await asyncio.to_thread(self.installed.install, *given)
+        return await asyncio.to_thread(self.installed.install, *given, seen=proposal.old_files)
 
     async def remove(self, name: str) -> None:
         await asyncio.to_thread(self.installed.remove, slug(name))
@@ -157,6 +182,10 @@ class SkillHub:
                 hint="Use list, search, browse, inspect, install, update or remove; hermes skills does more.",
             )
         if verb == "remove":
+            pin = (await asyncio.to_thread(self.installed.pins)).get(slug(source))
+            if pin is not None and await asyncio.to_thread(self.installed.is_changed, pin):
+                hint = f"At the computer: hermes skills remove {pin.name}"
+                raise UserError(f"{pin.name} was changed here, so it stays.", hint=hint)
             await self.remove(source)
             return f"Removed {slug(source)}."
         proposal = await (self.propose_update(source) if verb == "update" else self.propose(source))
@@ -164,22 +193,18 @@ class SkillHub:
             return f"{proposal.package.name} is up to date ({proposal.package.digest})."
         if verb == "inspect" or not digest:
             confirm = f"/skills {'install' if verb == 'inspect' else verb} {source} {proposal.package.digest}"
-            return "\n".join([*proposal.lines, f"To install exactly this: {confirm}"])
+            return "\n".join(
+                [*await asyncio.to_thread(proposal.lines), f"To install exactly this: {confirm}"]
+            )
         if digest.strip() != proposal.package.digest:
             raise UserError(f"It is another one by now: {proposal.package.digest}.", hint="Look at it again.")
         pin = await self.install(proposal)
         return f"Installed {pin.name}, pinned to {pin.digest}."
 
-    def _files(self, pin: PinnedSkill) -> Mapping[str, bytes]:
-        try:
-            return self.installed.files(pin)
-        except UserError:
-            return {}
-
     # --- fetching ---
 
     def _trust(self, address: str) -> SkillTrust:
-        trusted = any(address.startswith(begin) for begin in self._settings().trusted if "://" in begin)
+        trusted = any(_is_below(address, begin) for begin in self._settings().trusted)
         return SkillTrust.TRUSTED if trusted else SkillTrust.COMMUNITY
 
     async def _fetch(self, source: str) -> FetchedSkill:
@@ -241,7 +266,7 @@ class SkillHub:
             raise UserError(f"{wanted} is not what the index says: its digest is wrong.")
         if package.name != wanted:
             raise UserError(f"The index calls it {wanted}, its SKILL.md {package.name}.")
-        return package
+        return pack({path: data for path, data in files.items() if is_kept(path)}, wanted)
 
     async def _clone(self, address: str, wanted: str) -> SkillPackage:
         url = urlsplit(address)
@@ -256,18 +281,26 @@ class SkillHub:
         if program is None:
             raise UserError("git is not installed.", hint="Install it, or give a zip.")
         with tempfile.TemporaryDirectory(prefix="hermes-skill-") as folder:
-            place = Path(folder, url.path.rstrip("/").removesuffix(".git").rpartition("/")[2] or "skill")
             resolve = f"http.curloptResolve={url.hostname}:{port}:{','.join(places)}"
-            options = (
-                "http.followRedirects=false",
-                resolve,
-                "core.hooksPath=/dev/null",
-                "core.symlinks=false",
-            )
-            given = [word for option in options for word in ("-c", option)]
-            words = [program, *given, "clone", "--quiet", "--depth=1", "--", address, str(place)]
-            await _run_git(words, folder)
-            return await asyncio.to_thread(pack_folder, place, wanted)
+            options = ("http.followRedirects=false", resolve, "core.bigFileThreshold=1m")
+            git = _Git(folder, [program, *(word for option in options for word in ("-c", option))])
+            await git.run("clone", "--quiet", "--bare", "--depth=1", "--", address, f"{folder}/bare")
+            # It is never checked out: a small repository can stand for a disk full of files.
+            listed = await git.run("-C", "bare", "ls-tree", "-r", "-z", "--name-only", "HEAD")
+            root = choose_root(listed.decode("utf-8", "replace").split("\0"), wanted)
+            name = root or url.path.rstrip("/").removesuffix(".git").rpartition("/")[2] or "skill"
+            tree = f"HEAD:{root}"
+            packed = await git.run("-C", "bare", "archive", "--format=zip", f"--prefix={name}/", tree)
+            return await asyncio.to_thread(pack_zip, packed, PurePosixPath(name).name)
+
+
+def _is_below(address: str, place: str) -> bool:
+    """Whether an address is a place or lies below it: on the same host, and by no detour."""
+    here, there = urlsplit(address.partition("#")[0].removeprefix("git+")), urlsplit(place)
+    plain = not {".", ".."} & {*here.path.split("/")} and not {*"%\\"} & {*here.path}
+    same = (here.scheme, here.netloc.lower()) == (there.scheme, there.netloc.lower())
+    below = f"{here.path}/".startswith(f"{there.path.rstrip('/')}/")
+    return plain and same and bool(there.netloc) and below
 
 
 def _fetch_here(address: str, wanted: str) -> FetchedSkill:
@@ -285,27 +318,32 @@ def _fetch_here(address: str, wanted: str) -> FetchedSkill:
     return pack_folder(Path(skill.folder)), skill.name, SkillTrust.OFFICIAL, skill.category
 
 
-async def _run_git(words: Sequence[str], folder: str) -> None:
-    environ = {
-        "PATH": os.environ.get("PATH", ""),
-        "HOME": folder,
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_ALLOW_PROTOCOL": "https:http",
-    }
-    null, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*words, env=environ, stdin=null, stdout=null, stderr=pipe)
-    try:
-        async with asyncio.timeout(_GIT_SECONDS):
-            _, trouble = await process.communicate()
-    except TimeoutError:
-        raise UserError(f"git took longer than {_GIT_SECONDS:g} s.") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        raise UserError(f"git could not fetch it: {one_line(trouble.decode('utf-8', 'replace'), 200)}")
+class _Git(Struct, frozen=True):
+    """git in a folder of its own, which it may fill up to a limit."""
+
+    folder: str
+    begin: Sequence[str]
+
+    async def run(self, *words: str) -> bytes:
+        environ = {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": self.folder,
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_ALLOW_PROTOCOL": "https:http",
+        }
+        command = ("/bin/sh", "-c", f'ulimit -f {_GIT_BLOCKS} && exec "$@"', "sh", *self.begin, *words)
+        done = await run_program(
+            command, b"", _GIT_SECONDS, environ=environ, cwd=self.folder, most=_LARGEST_ZIP
+        )
+        if done.code is None:
+            raise UserError(
+                f"git took longer than {_GIT_SECONDS:g} s, or gave more than {_LARGEST_ZIP >> 20} MB."
+            )
+        if done.code:
+            trouble = done.complaint.decode("utf-8", "replace")
+            raise UserError(f"git could not fetch it: {one_line(trouble, 200) or 'it was too large'}")
+        return done.output
 
 
 def _read_index(url: str, data: bytes) -> dict[str, Mapping[str, Any]]:

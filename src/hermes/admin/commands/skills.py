@@ -165,7 +165,7 @@ def _inspect(command: CliCommand) -> None:
 
 
 def _show(command: CliCommand, proposal: SkillProposal) -> None:
-    for line in proposal.lines:
+    for line in proposal.lines():
         command.console.line(line)
 
 
@@ -193,21 +193,33 @@ def _decide(command: CliCommand, hub: SkillHub, proposal: SkillProposal) -> None
     console.line(f"Installed {pin.name}, pinned to {pin.digest}.")
 
 
-def _update(command: CliCommand) -> None:
+def _update(command: CliCommand) -> int:
+    """One that cannot be updated keeps no other from it."""
     hub = _hub(command)
     names = [command.asked.name] if command.asked.name else sorted(hub.installed.pins())
     if not names:
         command.console.line("No skill was installed from anywhere.")
+    failed = 0
     for name in names:
-        _decide(command, hub, _run(hub.propose_update(name)))
+        try:
+            _decide(command, hub, _run(hub.propose_update(name)))
+        except UserError as error:
+            if len(names) == 1:
+                raise
+            command.console.note(f"{name}: {error}")
+            failed = 1
+    return failed
 
 
 def _check(command: CliCommand) -> int:
     hub = _hub(command)
     rows = []
     for name in sorted(hub.installed.pins()):
-        found = _run(hub.propose_update(name))
-        state = "changed here" if found.changed else "up to date" if found.is_current else "out of date"
+        try:
+            found = _run(hub.propose_update(name))
+            state = "changed here" if found.changed else "up to date" if found.is_current else "out of date"
+        except UserError as error:
+            state = f"not found: {error.message}"
         rows.append({"name": name, "state": state})
     columns = [Column("name", "SKILL"), Column("state", "STATE")]
     command.list(rows, columns, none="No skill was installed from anywhere.")
@@ -216,13 +228,15 @@ def _check(command: CliCommand) -> int:
 
 def _remove(command: CliCommand) -> None:
     hub, name = _hub(command), slug(command.asked.name)
-    if name not in hub.installed.pins():
+    pin = hub.installed.pins().get(name)
+    if pin is None:
         skill = pick_skill(name, skills_of(command).all())
         hint = f"Do without it: hermes skills disable {name}"
         hint = hint if skill.trust is SkillTrust.BUNDLED else f"It is your own: delete {skill.folder}"
         raise UserError(f"{name} was not installed.", hint=hint)
     if not command.asked.yes:
-        command.console.confirm(f"Remove {name}?")
+        lost = " It was changed here; those changes are lost." if hub.installed.is_changed(pin) else ""
+        command.console.confirm(f"Remove {name}?{lost}")
     _run(hub.remove(name))
     command.console.line(f"Removed {name}.")
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import Files
-from hermes.domain.safety.injection import MOST_SCANNED, Scan, findings
+from hermes.domain.safety.injection import Scan, all_findings
 from hermes.domain.text import one_line
 
 log = logging.getLogger("hermes.prompt")
@@ -33,7 +33,6 @@ RULES = ".cursor/rules"
 _MOST_RULES, _MOST_ABOVE = 50, 32
 _FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n.*?^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 BLOCKED = "[BLOCKED: {name} is left out, for it {why}.]"
-_OVERLAP = 2_000
 
 
 class ProjectFile(Struct, frozen=True, kw_only=True):
@@ -133,19 +132,11 @@ def clean(name: str, text: str, most: int) -> ProjectFile | None:
     if not text:
         return None
     shown = one_line(name, 80)
-    hits = scan(text)
+    hits = all_findings(text, Scan.CONTEXT)
     if hits:
         log.warning("prompt.blocked file=%s why=%s", shown, "; it ".join(hits))
         return ProjectFile(name=shown, text=BLOCKED.format(name=shown, why=", ".join(hits)), blocked=True)
     return ProjectFile(name=shown, text=cut(text, most, shown))
-
-
-def scan(text: str) -> list[str]:
-    """What in a text of any length tries to give orders that are not a project's business."""
-    step = MOST_SCANNED - _OVERLAP
-    places = range(0, max(len(text) - _OVERLAP, 1), step)
-    hits = (hit for place in places for hit in findings(text[place : place + MOST_SCANNED], Scan.CONTEXT))
-    return list(dict.fromkeys(hits))
 
 
 def cut(text: str, most: int, name: str) -> str:

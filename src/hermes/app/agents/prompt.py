@@ -20,7 +20,6 @@ from hermes.agent.context.project_files import (
     ProjectFile,
     find_project_files,
     most_chars,
-    scan,
 )
 from hermes.agent.context.prompt import IDENTITY, PromptTiers, build_prompt, describe_world, join_blocks
 from hermes.domain.chats.address import Source
@@ -29,6 +28,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.ports.agent import Memory
 from hermes.domain.ports.world import Files, World
 from hermes.domain.safety.concealing import Conceal
+from hermes.domain.safety.injection import Scan, all_findings
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.settings import Profile
 from hermes.domain.system.border import Border, describe
@@ -166,7 +166,7 @@ class SystemPrompt:
 
     def _identity(self) -> str:
         text = read_soul(self.profile.home)
-        if hits := scan(text):
+        if hits := all_findings(text, Scan.CONTEXT):
             log.warning("prompt.blocked file=SOUL.md why=%s", "; it ".join(hits))
             return f"{IDENTITY}\n\n{BLOCKED.format(name='SOUL.md', why=', '.join(hits))}"
         return text

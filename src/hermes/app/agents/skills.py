@@ -30,22 +30,24 @@ from hermes.domain.knowledge.skill import (
     slug,
 )
 from hermes.domain.ports.world import Backend, World
-from hermes.domain.safety.injection import Scan, findings
+from hermes.domain.safety.injection import Scan, all_findings, findings
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.domain.settings.skills import SkillSettings
 from hermes.domain.text import one_line
 from hermes.domain.tools.tool import ToolContext
 from hermes.domain.tools.toolbox import ToolsetLimit
 from hermes.state.home.homes import SKILLS_FOLDER
-from hermes.state.skills.editing import apply_change, check_path, plan_change
+from hermes.state.skills.editing import apply_change, plan_change
 from hermes.state.skills.installing import InstalledSkills
 from hermes.state.skills.manifest import read_manifest
+from hermes.state.skills.package import LARGEST_FILE, check_file_path
 from hermes.state.skills.places import BUNDLED, OPT_OUT, PROJECT_FOLDERS
 from hermes.state.skills.shelf import SkillFault, SkillShelf, list_files, read_file, read_text, with_trust
 
 log = logging.getLogger("hermes.skills")
 _GOOD_FOR = 1.0
 _MOST_PROJECTS = 32
+_MOST_NAMED = 60
 _LONG = 0.05
 _COPIES = ".hermes-skills"
 _NO_SKILLS = ToolsetLimit(disabled=("skills",))
@@ -175,7 +177,7 @@ class AgentSkills:
             ]
             named: dict[str, Skill] = {}
             for skill in (skill for shelf in shelves for skill in shelf.skills):
-                if not skill.systems or _SYSTEM in skill.systems:
+                if (not skill.systems or _SYSTEM in skill.systems) and not _gives_orders(skill):
                     named.setdefault(skill.name, skill)
             kept = () if "*" in disabled else sorted(named.keys() - disabled)
             skills = tuple(named[name] for name in kept)
@@ -239,7 +241,7 @@ class AgentSkills:
         skill = pick_skill(name, skills)
         place = await self._copied(skill, context.session, world)
         if file_path and file_path != SKILL_FILE:
-            return await asyncio.to_thread(self._read_part, skill, check_path(file_path))
+            return await asyncio.to_thread(self._read_part, skill, file_path)
         return await asyncio.to_thread(self._told, skill, context.session, place)
 
     async def preview(self, change: SkillChange) -> tuple[PlannedChange, Sequence[str]]:
@@ -248,7 +250,7 @@ class AgentSkills:
         plan = await asyncio.to_thread(plan_change, self._home, change, there)
         if plan.after is not None and self._redact(plan.after) != plan.after:
             raise UserError("It holds a secret, so it is not written.", hint="Leave the secret out.")
-        return plan, findings(plan.after or "", Scan.CONTEXT)
+        return plan, all_findings(plan.after or "", Scan.CONTEXT)
 
     async def change(self, context: ToolContext, change: SkillChange) -> str:
         if not all(is_trusted(person, self._settings()) for person in (context.source, context.maker)):
@@ -286,7 +288,7 @@ class AgentSkills:
     def _told(self, skill: Skill, session: str, place: str) -> str:
         text = read_text(Path(skill.folder), SKILL_FILE)
         body = read_manifest(text, Path(skill.folder).name).body
-        if skill.trust is SkillTrust.PROJECT and (hits := findings(text, Scan.CONTEXT)):
+        if skill.trust is SkillTrust.PROJECT and (hits := all_findings(text, Scan.CONTEXT)):
             raise UserError(
                 f"The skill {skill.name} of this project was not loaded, for it {', '.join(hits)}."
             )
@@ -294,11 +296,15 @@ class AgentSkills:
             body = body.replace("${HERMES_SKILL_DIR}", place).replace("${HERMES_SESSION_ID}", session)
         names = list_files(Path(skill.folder))
         files = f"\n\nIts files, in {place} (skill_view with file_path reads them): " if names else ""
-        return f"# Skill {skill.name}\n\n{body}{files}{', '.join(names)}"
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        return f"# Skill {skill.name}\n\n{body}{files}{', '.join(names[:_MOST_NAMED])}{more}"
 
     def _read_part(self, skill: Skill, name: str) -> str:
+        check_file_path(name)
+        if any(part.startswith(".") for part in Path(name).parts):
+            raise UserError(f"{one_line(name)} is hidden, so it is not read.")
         text = read_text(Path(skill.folder), name)
-        if skill.trust is SkillTrust.PROJECT and (hits := findings(text, Scan.CONTEXT)):
+        if skill.trust is SkillTrust.PROJECT and (hits := all_findings(text, Scan.CONTEXT)):
             raise UserError(f"{name} was not loaded, for it {', '.join(hits)}.")
         return text
 
@@ -308,9 +314,14 @@ class AgentSkills:
             return skill.folder
         folder, place = Path(skill.folder), f"{world.workspace.rstrip('/')}/{_COPIES}/{skill.name}"
         for name in await asyncio.to_thread(list_files, folder):
-            data = await asyncio.to_thread(read_file, folder, name)
+            data = await asyncio.to_thread(read_file, folder, name, LARGEST_FILE)
             await self.backend.files.write(session, f"{place}/{name}", data, follow=False)
         return place
+
+
+def _gives_orders(skill: Skill) -> bool:
+    """A description stands in every prompt of its project, so an odd one costs the skill its place."""
+    return skill.trust is SkillTrust.PROJECT and bool(findings(skill.description, Scan.CONTEXT))
 
 
 def _external(name: str) -> SkillShelf:

@@ -13,6 +13,7 @@ from enum import IntEnum
 from hermes.domain.safety.late_pattern import late_pattern
 
 MOST_SCANNED = 65_536
+_OVERLAP = 2_000
 _SPACES = late_pattern(r"[^\S\n]+")
 _WORDS = r"[\w ,'’\n]{0,40}"
 _SECRETS = r"(?:\.env\b|id_rsa|id_ed25519|credentials|\.netrc|\.pgpass|/etc/(?:passwd|shadow)|auth\.json)"
@@ -114,6 +115,13 @@ def findings(text: str, scan: Scan = Scan.STRICT) -> tuple[str, ...]:
     plain = _SPACES.sub(" ", plain)
     hits = [told for told, scope, pattern in _patterns() if scope <= scan and pattern.search(plain)]
     return tuple(dict.fromkeys([*hits, *(["has characters that nobody sees"] if hidden else [])]))
+
+
+def all_findings(text: str, scan: Scan = Scan.STRICT) -> tuple[str, ...]:
+    """As `findings`, in a text of any length."""
+    places = range(0, max(len(text) - _OVERLAP, 1), MOST_SCANNED - _OVERLAP)
+    hits = (hit for place in places for hit in findings(text[place : place + MOST_SCANNED], scan))
+    return tuple(dict.fromkeys(hits))
 
 
 def shown_hidden(text: str) -> str:

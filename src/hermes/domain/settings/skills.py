@@ -25,7 +25,8 @@ class SkillSettings(Section, frozen=True, kw_only=True):
     )
     write_approval: bool = setting(True, "Ask the person before an agent changes a skill.")
     trusted: Names = setting(
-        (), "Where trusted skills come from: beginnings of addresses, like `https://github.com/acme/`."
+        (),
+        "Where trusted skills come from: addresses and what lies below them, like `https://github.com/acme`.",
     )
     hubs: Names = setting(
         (), "Sites that `hermes skills browse` and `search` ask for their index.", form="url"

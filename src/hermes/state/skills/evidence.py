@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from hermes.domain.safety.injection import Scan, findings
+from hermes.domain.safety.injection import all_findings, shown_hidden
 from hermes.domain.safety.late_pattern import late_pattern
 from hermes.domain.text import one_line
 from hermes.state.skills.package import SkillPackage
@@ -25,8 +25,9 @@ _ODD = (
     ("installs programs", late_pattern(r"\b(?:pip3?|npm|apt(?:-get)?|brew|cargo|gem)\s+install\b")),
 )
 _MOST = 12
-_LONGEST_LINE = 2000
+_PLACES = 4
 _MOST_COMPARED = 2000
+_LONGEST_SHOWN = 400
 
 
 class EvidenceHit(Struct, frozen=True, kw_only=True):
@@ -45,13 +46,14 @@ class SkillEvidence(Struct, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> list[str]:
-        hits = [f"{hit.file}:{hit.line} {hit.what}" for hit in self.hits]
+        places: dict[str, list[str]] = {}
+        for hit in self.hits:  # by kind, so that many harmless places hide no other
+            places.setdefault(hit.what, []).append(f"{one_line(hit.file, 80)}:{hit.line}")
         return [
             f"runs: {_some(self.runs) or 'nothing by itself'}",
             f"reaches: {_some(self.reaches) or 'no address is named'}",
             f"wants: {_some(self.wants) or 'nothing'}; it gets no secrets and no rights by being installed",
-            *(f"look at: {hit}" for hit in hits[:_MOST]),
-            *([f"… and {len(hits) - _MOST} more places"] if len(hits) > _MOST else []),
+            *(f"look at: {_some(tuple(where), _PLACES)} {what}" for what, where in places.items()),
         ]
 
 
@@ -59,11 +61,10 @@ def gather(package: SkillPackage) -> SkillEvidence:
     runs, hosts, hits = list[str](), dict[str, None](), list[EvidenceHit]()
     for name, data in sorted(package.files.items()):
         text = data.decode("utf-8", "replace")
+        if _SCRIPT.search(name.lower()) or text.startswith("#!"):
+            runs.append(name)
         if b"\0" in data:
             hits.append(EvidenceHit(file=name, line=1, what="is a binary file"))
-            continue
-        if _SCRIPT.search(name) or text.startswith("#!"):
-            runs.append(name)
         hosts |= dict.fromkeys(match[1].lower() for match in _HOST.finditer(text))
         hits += _hits(name, text)
     return SkillEvidence(
@@ -72,22 +73,23 @@ def gather(package: SkillPackage) -> SkillEvidence:
 
 
 def _hits(name: str, text: str) -> Iterator[EvidenceHit]:
-    orders = findings(text, Scan.STRICT)
+    orders = all_findings(text)
     for number, line in enumerate(text.splitlines(), 1):
-        line = line[:_LONGEST_LINE]
+        if not line.strip():
+            continue
         for what, pattern in _ODD:
             if pattern.search(line):
                 yield EvidenceHit(file=name, line=number, what=what)
         if orders:
-            seen = [what for what in findings(line, Scan.STRICT) if what in orders]
+            seen = [what for what in all_findings(line) if what in orders]
             orders = tuple(what for what in orders if what not in seen)
             yield from (EvidenceHit(file=name, line=number, what=what) for what in seen)
     yield from (EvidenceHit(file=name, line=1, what=what) for what in orders)
 
 
-def _some(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-    return ", ".join(one_line(name, 80) for name in names[:_MOST]) + more
+def _some(names: tuple[str, ...], most: int = _MOST) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(one_line(name, 90) for name in names[:most]) + more
 
 
 def differences(before: Mapping[str, bytes], after: Mapping[str, bytes], most: int = 200) -> list[str]:
@@ -104,7 +106,14 @@ def differences(before: Mapping[str, bytes], after: Mapping[str, bytes], most: i
             continue
         lines.append(f"{name}{' is new' if old is None else ' is removed' if new is None else ''}:")
         lines += list(unified_diff(_lines(old), _lines(new), lineterm="", n=1))[2:]
+        if max((old or b"").count(b"\n"), (new or b"").count(b"\n")) > _MOST_COMPARED:
+            lines.append(f"{name}: only its first {_MOST_COMPARED:,} lines were compared")
+    lines = [shown_hidden(line) if len(line) <= _LONGEST_SHOWN else _cut(line) for line in lines]
     return lines[:most] + ([f"… and {len(lines) - most} more lines"] if len(lines) > most else [])
+
+
+def _cut(line: str) -> str:
+    return f"{shown_hidden(line[:_LONGEST_SHOWN])} … ({len(line):,} characters)"
 
 
 def _lines(data: bytes | None) -> list[str]:

@@ -25,6 +25,7 @@ from hermes.state.home.homes import SKILLS_FOLDER
 from hermes.state.home.jsonfile import read_mapping
 from hermes.state.home.wholefile import sync_folder, write_whole
 from hermes.state.skills.package import SkillPackage, pack_folder
+from hermes.state.skills.shelf import SkillShelf
 
 LOCK_FILE = ".lock.json"
 _STAGING, _TRASH = ".staging-", ".trash-"
@@ -56,6 +57,13 @@ class InstalledSkills:
     def files(self, pin: PinnedSkill) -> Mapping[str, bytes]:
         return pack_folder(self._shelf / pin.folder).files
 
+    def files_or_none(self, pin: PinnedSkill) -> Mapping[str, bytes]:
+        """Its files; none if it has been made something that is no skill."""
+        try:
+            return self.files(pin)
+        except UserError:
+            return {}
+
     def is_changed(self, pin: PinnedSkill) -> bool:
         """Whether somebody changed it since it was installed."""
         try:
@@ -79,20 +87,29 @@ class InstalledSkills:
                     part.unlink(missing_ok=True)
 
     def install(
-        self, package: SkillPackage, source: str, trust: SkillTrust, category: str, now: datetime
+        self,
+        package: SkillPackage,
+        source: str,
+        trust: SkillTrust,
+        category: str,
+        now: datetime,
+        *,
+        seen: Mapping[str, bytes] | None = None,
     ) -> PinnedSkill:
-        """Put a skill in place, instead of the one that was installed under its name before."""
+        """Put a skill in place, instead of the one that was installed under its name before: `seen` are the
+        files of that one which somebody agreed to lose."""
         self._shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.recover()
         with self._alone():
             pins = self._read()
             before = pins.get(package.name)
             folder = before.folder if before else str(PurePosixPath(category, package.name))
-            if before is None and os.path.lexists(self._shelf / folder):
+            if before is None and (own := self._own_place(package.name, folder)):
                 raise UserError(
-                    f"There is a skill {package.name} of your own already.",
-                    hint=f"Move {self._shelf / folder} away first.",
+                    f"There is a skill {package.name} of your own already.", hint=f"Move {own} away first."
                 )
+            if before is not None and seen is not None and self.files_or_none(before) != seen:
+                raise UserError(f"{package.name} was changed meanwhile.", hint="Look at it again.")
             staged = self._stage(package)
             pin = PinnedSkill(
                 name=package.name,
@@ -108,15 +125,24 @@ class InstalledSkills:
             return self._take_place(pins, pin)
 
     def remove(self, name: str) -> None:
-        with self._alone():
-            pins = self._read()
-            pin = pins.pop(name, None)
-            if pin is None:
-                raise UserError(f"The skill {name} was not installed.", hint="hermes skills list shows them.")
-            self._put_away(self._shelf / pin.folder)
-            self._write(pins)
+        if name in self.pins():
+            with self._alone():
+                pins = self._read()
+                if pin := pins.pop(name, None):
+                    self._put_away(self._shelf / pin.folder)
+                    self._write(pins)
+                    return
+        raise UserError(f"The skill {name} was not installed.", hint="hermes skills list shows them.")
 
     # --- steps ---
+
+    def _own_place(self, name: str, folder: str) -> str:
+        """Where a skill of this name lies that was not installed, wherever in the home."""
+        shelf = SkillShelf(self._shelf, SkillTrust.LOCAL)
+        shelf.scan()
+        places = [skill.folder for skill in shelf.skills if skill.name == name]
+        place = str(self._shelf / folder)
+        return next(iter(places), place if os.path.lexists(place) else "")
 
     def _stage(self, package: SkillPackage) -> Path:
         staged = self._shelf / f"{_STAGING}{os.urandom(6).hex()}"
@@ -124,7 +150,7 @@ class InstalledSkills:
         for name, data in package.files.items():
             path = staged / name
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folders.add(path.parent)
+            folders.update(folder for folder in path.parents if staged in (folder, *folder.parents))
             write_whole(path, data, 0o700 if data.startswith(b"#!") else 0o600)
         for folder in folders:
             sync_folder(folder)

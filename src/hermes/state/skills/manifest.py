@@ -127,9 +127,11 @@ def _parse_yaml(text: str) -> Mapping[str, Any]:
     if sum(map(text.count, _NESTING)) > _MOST_NESTED:  # the parser's time grows with the square of them
         raise UserError("The head of SKILL.md is too deeply nested.", hint="Write it plainly.")
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
-            raise UserError("The head of SKILL.md uses anchors.", hint="Write it plainly.")
-        head = yaml.safe_load(text)
+        for event in yaml.parse(text, Loader=yaml.BaseLoader):
+            if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
+                raise UserError("The head of SKILL.md uses anchors or tags.", hint="Write it plainly.")
+        # Every value is text: what is made of numbers and dates stumbles over too many of them.
+        head = yaml.load(text, Loader=yaml.BaseLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f" (line {mark.line + 2})"

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
+from unicodedata import normalize
 
 from msgspec import Struct
 
@@ -46,6 +47,7 @@ def pack(files: Mapping[str, bytes], folder: str) -> SkillPackage:
     """The files as a skill; `folder` is the name of the one that they lie in."""
     for path in files:
         check_file_path(path)
+    _check_apart(files)
     _check_amount(len(files), sum(map(len, files.values())))
     try:
         text = files[SKILL_FILE].decode("utf-8")
@@ -58,11 +60,30 @@ def pack(files: Mapping[str, bytes], folder: str) -> SkillPackage:
     return SkillPackage(files=dict(files), manifest=manifest)
 
 
+def is_kept(path: str) -> bool:
+    """Whether a file belongs to the skill, and was not left beside it by some program."""
+    return _SKIPPED.isdisjoint(PurePosixPath(path).parts)
+
+
 def check_file_path(path: str) -> None:
     parts = PurePosixPath(path).parts
     plain = path == "/".join(parts) and not path.startswith("/") and path.isprintable() and "\\" not in path
-    if not plain or not parts or {"..", "."} & {*parts} or len(parts) > _DEEPEST or len(path) > _LONGEST:
+    far = len(parts) > _DEEPEST or len(path) > _LONGEST or any(len(os.fsencode(p)) > _LONGEST for p in parts)
+    if not plain or not parts or {"..", "."} & {*parts} or far:
         raise UserError(f"“{one_line(path, 80)}” leads out of the skill or is no plain path.")
+
+
+def _check_apart(files: Iterable[str]) -> None:
+    """Every disk can hold them: no name is a file and a folder, or another one's but for capitals."""
+    seen, folders = set[str](), set[str]()
+    for path in files:
+        plain = PurePosixPath(normalize("NFC", path).casefold())
+        if str(plain) in seen:
+            raise UserError(f"“{one_line(path, 80)}” is there twice.")
+        seen.add(str(plain))
+        folders.update(map(str, plain.parents))
+    if both := sorted(seen & folders):
+        raise UserError(f"“{one_line(both[0], 80)}” is a file and a folder.")
 
 
 def _check_amount(count: int, size: int) -> None:
@@ -70,20 +91,36 @@ def _check_amount(count: int, size: int) -> None:
         raise UserError(f"A skill has at most {MOST_FILES} files and {MOST_BYTES >> 20} MB.")
 
 
+def choose_root(paths: Iterable[str], wanted: str) -> str:
+    """The folder of the skill that is meant, among the paths of files; empty if it is the top one."""
+    roots = {PurePosixPath(path).parent for path in paths if _is_skill(path)}
+    outer = [root for root in roots if roots.isdisjoint(root.parents)]
+    shown = [root for root in outer if not any(part.startswith(".") for part in root.parts)]
+    return _choose(("" if root == PurePosixPath() else str(root) for root in shown or outer), wanted)
+
+
 def _choose(names: Iterable[str], wanted: str) -> str:
     """The folder of the skill that is meant, among those that hold one."""
     folders = sorted(set(names))
+    if folders == [""]:
+        return ""
     if wanted:
         named = [name for name in folders if slug(PurePosixPath(name).name) == slug(wanted)]
         if len(named) == 1:
             return named[0]
-        folders = named or folders
+        if folders and not named:
+            listed = ", ".join(PurePosixPath(name).name for name in folders[:20])
+            raise UserError(f"There is no skill “{one_line(wanted, 70)}” in it, but {one_line(listed, 300)}.")
+        folders = named
     elif len(folders) == 1:
         return folders[0]
     if not folders:
         raise UserError(f"There is no {SKILL_FILE} in it.")
     listed = ", ".join(PurePosixPath(name).name for name in folders[:20])
-    raise UserError(f"There are several skills in it: {listed}.", hint="Name one behind the address: …#name")
+    raise UserError(
+        f"There are several skills in it: {one_line(listed, 300)}.",
+        hint="Name one behind the address: …#name",
+    )
 
 
 def pack_folder(folder: Path, wanted: str = "") -> SkillPackage:
@@ -128,35 +165,36 @@ def pack_zip(data: bytes, wanted: str = "") -> SkillPackage:
     """The skill in a zip. Nothing is unpacked that was not counted first; what its list says of sizes is not
     believed."""
     import zipfile
-    import zlib
 
     if len(data) > LARGEST_ZIP:
         raise UserError(f"The zip is larger than {LARGEST_ZIP >> 20} MB.")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return _unzip(archive, wanted)
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
+    except UserError:
+        raise
+    except Exception as error:  # a broken zip breaks its reader in more ways than it has errors for
         raise UserError("It is no zip that can be read.") from error
 
 
 def _unzip(archive: ZipFile, wanted: str) -> SkillPackage:
     entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-    roots = [name.removesuffix(SKILL_FILE).rstrip("/") for name in archive.namelist() if _is_skill(name)]
-    for entry in entries:
-        check_file_path(entry.filename)
-        if stat.S_ISLNK(entry.external_attr >> 16):
-            raise UserError(f"{one_line(entry.filename)} is a link, and a skill may hold none.")
-    root = _choose(roots, wanted)
+    root = choose_root(archive.namelist(), wanted)
     files: dict[str, bytes] = {}
     size = 0
     for entry in entries:
         path = PurePosixPath(entry.filename)
-        if (root and not path.is_relative_to(root)) or not _SKIPPED.isdisjoint(path.parts):
+        if (root and not path.is_relative_to(root)) or not is_kept(entry.filename):
             continue
+        name = entry.filename.removeprefix(f"{root}/") if root else entry.filename
+        check_file_path(name)
+        if stat.S_ISLNK(entry.external_attr >> 16):
+            raise UserError(f"{one_line(name)} is a link, and a skill may hold none.")
+        if entry.compress_type not in (0, 8):  # others unpack more than one asked for
+            raise UserError(f"{one_line(name)} is packed in a way that is not read.")
         with archive.open(entry) as file:
             content = file.read(LARGEST_FILE + 1)
         size += len(content)
-        name = str(path.relative_to(root)) if root else str(path)
         if len(content) > LARGEST_FILE:
             raise UserError(f"{one_line(name)} is larger than {LARGEST_FILE >> 20} MB.")
         files[name] = content

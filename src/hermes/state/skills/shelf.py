@@ -157,21 +157,21 @@ def read_text(folder: Path, name: str, most: int = LARGEST) -> str:
         raise UserError(f"{one_line(name)} is not UTF-8 text.") from error
 
 
-def list_files(folder: Path, most: int = 100) -> list[str]:
-    """The files of a skill beside its SKILL.md: those in it and one folder below."""
-    names: list[str] = []
-    for below in (folder, *sorted(_plain_folders(folder))):
-        with os.scandir(below) as inside:
-            for entry in sorted(inside, key=lambda entry: entry.name):
-                if entry.is_file(follow_symlinks=False) and not entry.name.startswith("."):
-                    names.append(os.path.relpath(entry.path, folder))
-    return [name for name in names if name != SKILL_FILE][:most]
-
-
-def _plain_folders(folder: Path) -> list[Path]:
-    with os.scandir(folder) as inside:
-        return [
-            Path(entry.path)
-            for entry in inside
-            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
+def list_files(folder: Path, most: int = 200) -> list[str]:
+    """The files of a skill beside its SKILL.md, without hidden ones; links are not followed. At most so many:
+    those of the outer folders first."""
+    names, waiting = list[str](), [(str(folder), 0)]
+    for here, depth in waiting:
+        with os.scandir(here) as inside:
+            entries = sorted(
+                (entry for entry in inside if entry.name[0] != "."), key=lambda entry: entry.name
+            )
+        names += [
+            os.path.relpath(each.path, folder) for each in entries if each.is_file(follow_symlinks=False)
         ]
+        if len(names) > most:
+            break
+        if depth < DEEPEST:
+            folders = [each for each in entries if each.is_dir(follow_symlinks=False)]
+            waiting += [(each.path, depth + 1) for each in folders if each.name not in _SKIPPED]
+    return [name for name in names if name != SKILL_FILE][:most]
