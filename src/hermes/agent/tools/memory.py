@@ -49,7 +49,7 @@ async def memory(
     removes all about the person, if they ask.
 
     content: the note, or words to search
-    old_text: a unique part of the note that is meant
+    old_text: a unique part of the note
     """
     book = invocation.services.get(MemoryBook)
     if action == "search":

@@ -43,7 +43,7 @@ async def skill_view(invocation: ToolInvocation, name: str, file_path: str = "")
 
 @tool("skills", Effect.READ, needs=SkillBook, parallel=True)
 async def skills_list(invocation: ToolInvocation, query: str = "", limit: int = _LISTED) -> str:
-    """List the skills there are, or those that fit some words.
+    """List skills, or those that fit some words.
 
     query: what the task is about
     """
@@ -65,7 +65,7 @@ async def skill_manage(
 
     name: small letters, digits, hyphens
     content: create, edit: the whole text; SKILL.md has a head with name and description (what, and when)
-    file_path: another file of the skill, like references/api.md
+    file_path: another file, like references/api.md
     old_string: patch: what is replaced; it must occur once
     """
     change = _change(
