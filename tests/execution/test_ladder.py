@@ -46,6 +46,7 @@ from hermes.execution.process_tree import children_of
 from hermes.execution.sandboxes import probe as probing
 from hermes.execution.sandboxes.probe import SandboxProbe
 from hermes.testing.backends import fake_probes, make_boxed
+from hermes.testing.platform_suite.testbed import until
 
 KINDS = {"docker": Boundary.CONTAINER, "bubblewrap": Boundary.SANDBOX, "landlock": Boundary.WEAK}
 PLATFORMS = {
@@ -249,6 +250,20 @@ async def test_a_try_that_dies_leaves_no_sandbox_and_a_reason(monkeypatch: pytes
     found = await probing.probe_in_child({}, TerminalSettings())
     assert {each.name for each in found} == probing.PROBES.keys()
     assert all(not each.works and "ended with code 1" in each.why for each in found)
+
+
+async def test_a_try_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    deaf = tmp_path / "deaf"
+    deaf.write_text("#!/bin/sh\ntrap '' TERM\n: >\"$0.heard\"\nwhile :; do sleep 0.1; done\n")
+    deaf.chmod(0o700)
+    before = set(children_of(os.getpid()))
+    monkeypatch.setattr(sys, "executable", str(deaf))
+    monkeypatch.setattr(probing, "_END_SECONDS", 0.1)
+    asked = asyncio.create_task(probing.probe_in_child(dict(os.environ), TerminalSettings()))
+    await until(Path(f"{deaf}.heard").exists, "it was not started")
+    asked.cancel()
+    await asyncio.wait([asked])
+    assert set(children_of(os.getpid())) <= before
 
 
 async def test_probes_that_nobody_waits_for_any_more_end() -> None:

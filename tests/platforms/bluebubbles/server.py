@@ -58,6 +58,7 @@ class BlueBubbles(ServedFake):
     works: set[asyncio.Future[web.Response]] = field(default_factory=set)
     _last: int = 0
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def routes(self) -> Iterable[Route]:
         yield "GET", "/api/v1/server/info", self._info
@@ -89,8 +90,12 @@ class BlueBubbles(ServedFake):
         self.messages.append(message)
         if self.is_up:
             for webhook in self.webhooks:
-                self.start(self.ring(webhook["url"], message))
+                self.start(self._ring_in_order(webhook["url"], message))
         return message
+
+    async def _ring_in_order(self, url: str, message: dict[str, Any]) -> None:
+        async with self._turn:
+            await self.ring(url, message)
 
     def message(self, chat: str, text: str | None, *, at: int = 0, **more: Any) -> dict[str, Any]:
         # No two messages have the same time.

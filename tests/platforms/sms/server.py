@@ -3,6 +3,7 @@ Twilio's documents say. It calls once, whatever the answer; lists have the newes
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 from collections.abc import Iterable
@@ -55,6 +56,7 @@ class Twilio(ServedFake):
     kind: str = "Full"
     calls: list[tuple[str, Any]] = field(default_factory=list)
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
+    _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
 
     def routes(self) -> Iterable[Route]:
         yield "GET", f"{PATH}.json", self._account
@@ -106,8 +108,13 @@ class Twilio(ServedFake):
             fields[f"MediaContentType{place}"] = mime
             fields[f"MediaUrl{place}"] = f"https://api.twilio.com{PATH}/Messages/{sid}/Media/{media_sid}"
         if call and self.callback and self.is_up:
-            self.start(self.call(self.callback, fields))
+            self.start(self._call_in_order(who, fields))
         return fields
+
+    async def _call_in_order(self, who: str, fields: dict[str, str]) -> None:
+        """One call after the other for each person."""
+        async with self._turns.setdefault(who, asyncio.Lock()):
+            await self.call(self.callback, fields)
 
     def tell_status(self, sid: str, status: str, code: str = "") -> None:
         """How a message of ours fared."""

@@ -20,6 +20,7 @@ from hermes.domain.system.border import Border, describe
 from hermes.domain.text import one_line
 
 PROBE_SECONDS = 20.0
+_END_SECONDS = 5.0
 _PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR")
 
 
@@ -73,9 +74,7 @@ async def probe_in_child(environ: Mapping[str, str], terminal: TerminalSettings)
         answer, _ = await child.communicate(msgspec.json.encode(_Question(dict(environ), terminal)))
     finally:
         if child.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                child.terminate()
-            await child.wait()
+            await _end(child)
     try:
         return msgspec.json.decode(answer, type=_Answer)
     except msgspec.DecodeError:
@@ -83,11 +82,35 @@ async def probe_in_child(environ: Mapping[str, str], terminal: TerminalSettings)
         return tuple(_useless(name, why) for name in PROBES)
 
 
+async def _end(child: asyncio.subprocess.Process) -> None:
+    """It cleans up what it has begun; nobody waits for one that cannot."""
+    with contextlib.suppress(ProcessLookupError):
+        child.terminate()
+    try:
+        async with asyncio.timeout(_END_SECONDS):
+            await child.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        await child.wait()
+
+
 def main() -> None:
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=_Question)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was begun is cleaned up
-    probes = asyncio.run(probe_all(question.environ, question.terminal))
+    try:
+        probes = asyncio.run(_probe_until_told(question))
+    except asyncio.CancelledError:
+        sys.exit(1)
     sys.stdout.buffer.write(msgspec.json.encode(probes))
+
+
+async def _probe_until_told(question: _Question) -> _Answer:
+    """Told to end, it is cancelled where it waits: an exception in the middle of an import would leave the
+    interpreter's import lock held, and its threads waiting for ever."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await probe_all(question.environ, question.terminal)
 
 
 async def probe_all(environ: Mapping[str, str], terminal: TerminalSettings) -> _Answer:
