@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from hermes.control.commands.registry import COMMANDS, CommandCall, CommandReply, CommandRequest, SlashCommand
 from hermes.domain.chats.command_line import CallerReply
-from hermes.domain.ids import SessionId
+from hermes.domain.ids import MAIN_AGENT, SessionId
+from hermes.domain.tools.tool import Effect
 from hermes.entry.terminal.door import ResumedSession, SessionChoice, TerminalState, Visit
 from hermes.entry.terminal.remote import GatewayConnection, enter_remote
-from hermes.entry.terminal.served_door import ServedDoor, local_caller
+from hermes.entry.terminal.served_door import ServedDoor, find_session_to_resume, local_caller
 from hermes.entry.terminal.talk import OK, ChatEnded, ChatPlan, TerminalConversation
 from hermes.testing.api import ApiWorld
 from hermes.testing.harness import Journey
 from hermes.testing.platform_suite import until
+from hermes.testing.tools import effect_tool
 
 
 class Screen:
@@ -94,3 +98,18 @@ async def test_a_command_that_takes_long_says_how_it_stands(
             await TerminalConversation(visit, cast(Any, shown), ChatPlan()).obey(words, None)
     assert screen.lines == ["Looking …", "Still looking …", "Found."]
     assert len(other.lines) == 1
+
+
+async def test_who_comes_in_is_told_what_the_agent_has(tmp_path: Path) -> None:
+    async def act(tool: str, key: str, token: str) -> None:
+        return
+
+    async with Journey(folder=tmp_path) as chat:
+        toolbox = (await chat.gateway.agents.get(MAIN_AGENT)).toolbox
+        before = dict((await find_session_to_resume(chat.gateway, local_caller(), SessionChoice())).has)
+        served = msgspec.structs.replace(effect_tool("now", Effect.READ, act), toolset="mcp-time")
+        toolbox.offer("mcp-time", [served])
+        toolbox.withdraw("mcp-maps", "it does not answer")
+        after = dict((await find_session_to_resume(chat.gateway, local_caller(), SessionChoice())).has)
+        assert after == {**before, "MCP": "1: time", "Broken": "maps"}
+        assert re.fullmatch(r"\d+: [a-z_, ]+", before["Tools"])

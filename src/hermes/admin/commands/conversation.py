@@ -130,7 +130,7 @@ async def _come_in(
     display = facts.get("display") or {}
     greeting = [spell(note) for note in notes if note not in model]
     folder = process.folder if session is None else session.workspace
-    shown = [("Model", model), ("Folder", short_folder(folder or "the agent's own"))]
+    shown = [("Model", model), ("Folder", short_folder(folder or "the agent's own")), *visit.has]
     if not own:
         shown.insert(0, ("Agent", visit.agent))
     if session is not None:

@@ -120,7 +120,7 @@ class UnfinishedSession(Struct, frozen=True, kw_only=True):
 class ResumedSession(Struct, frozen=True, kw_only=True):
     """What there is for somebody who comes in: an earlier session with its last exchanges, its unfinished
     turns and which of their questions are settled, or nothing; what else is unfinished; and their agent, with
-    its model and the names of its commands."""
+    its model, the names of its commands, and what it `has` to show: tools, servers of tools, skills."""
 
     agent: AgentId = MAIN_AGENT
     model: str = ""
@@ -130,6 +130,7 @@ class ResumedSession(Struct, frozen=True, kw_only=True):
     settled: frozenset[QuestionId] = frozenset()
     elsewhere: tuple[UnfinishedSession, ...] = ()
     commands: tuple[str, ...] = ()
+    has: tuple[tuple[str, str], ...] = ()
 
 
 class ChatOption(Struct, frozen=True, kw_only=True):

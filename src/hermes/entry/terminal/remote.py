@@ -358,6 +358,7 @@ async def enter_remote(line: GatewayConnection, wish: SessionChoice, *, steady: 
         settled=resumed.settled,
         elsewhere=resumed.elsewhere,
         commands=resumed.commands,
+        has=resumed.has,
         back=line.back,
         look_back=door.look_back,
         passwords=None if line.is_elsewhere else RemotePasswords(line),

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from hashlib import sha256
 
+from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
 from hermes.control.sessions.callers import Caller, unfinished_sessions
 from hermes.control.sessions.repeats import NewRequest, id_for
@@ -23,6 +24,7 @@ from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, AgentId, QuestionId, Sess
 from hermes.domain.knowledge.skill import pick_skill
 from hermes.domain.ports.store import Tx
 from hermes.domain.text import one_line
+from hermes.domain.tools.toolsets import MCP
 from hermes.domain.turns.event import FeedItem, ModelSaid, UserSaid, Verdict
 from hermes.domain.turns.session import Session, SessionFilter, owner_of
 from hermes.domain.turns.transcript import visible
@@ -83,9 +85,16 @@ async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: Session
     if joined:
         wanted = joined[0].session
     commands = tuple(slash.name for slash in await gateway.commands(caller))
-    model = (await gateway.agents.get(agent)).model
+    runtime = await gateway.agents.get(agent)
+    fresh = ResumedSession(
+        agent=agent,
+        model=runtime.model,
+        commands=commands,
+        elsewhere=elsewhere,
+        has=_equipment(runtime, caller.source),
+    )
     if wanted is None:
-        return ResumedSession(agent=agent, model=model, commands=commands, elsewhere=elsewhere)
+        return fresh
     session = await gateway.enter(caller, wanted, wish.terminal.model)
     turns = await gateway.read(agent, lambda tx: tx.turns.open_of(session.id))
     # What has ended since it was found is shown all the same.
@@ -93,16 +102,21 @@ async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: Session
     settled = await gateway.read(agent, lambda tx: settled_of(tx, turns))
     shown = {turn.absorbed_by or turn.id for turn in turns}
     recent = await gateway.read(agent, lambda tx: last_exchanges(tx, session.id, shown))
-    return ResumedSession(
-        agent=agent,
-        model=model,
-        session=session,
-        recent=recent,
-        turns=tuple(turns),
-        settled=settled,
-        elsewhere=elsewhere,
-        commands=commands,
-    )
+    return replace(fresh, session=session, recent=recent, turns=tuple(turns), settled=settled)
+
+
+def _equipment(runtime: Runtime, source: Source) -> tuple[tuple[str, str], ...]:
+    """What the agent has for them, each with how many there are, and what of it cannot be used."""
+    tools = [tool.toolset for tool in runtime.toolbox.usable_for(source).values()]
+    skills = () if runtime.skills is None else runtime.skills.all()
+    groups = {
+        "Tools": [toolset for toolset in tools if not toolset.startswith(MCP)],
+        "MCP": [toolset.removeprefix(MCP) for toolset in tools if toolset.startswith(MCP)],
+        "Skills": [skill.category or "others" for skill in skills],
+    }
+    shown = [(name, f"{len(each)}: {', '.join(sorted({*each}))}") for name, each in groups.items() if each]
+    broken = ", ".join(sorted(name.removeprefix(MCP) for name in runtime.toolbox.problems))
+    return (*shown, *([("Broken", broken)] if broken else []))
 
 
 async def _addressed(gateway: Gateway, caller: Caller, wish: SessionChoice) -> Caller:
