@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import shutil
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,13 +18,15 @@ import pytest
 
 from hermes.domain.ports.world import NO_NETWORK, Backend, BackendRequest
 from hermes.execution.commands.fork_server import ForkServer
-from hermes.execution.local.backend import LocalBackend
+from hermes.execution.far.backend import FarBackend
+from hermes.execution.far.pipes import Pipes, RemotePipes
+from hermes.execution.local.backend import LocalBackend, build_environment
 from hermes.execution.process_tree import descendants, send_signal
 from hermes.execution.sandboxes.box import PATH, SandboxBackend
 from hermes.execution.sandboxes.bubblewrap import WORKSPACE, make_bubblewrap
 from hermes.execution.sandboxes.landlock import make_landlock, why_unusable
 from hermes.testing.backend_suite import GRANTED, GRANTED_NAME, SECRET, SECRET_NAME, Bed
-from hermes.testing.backends import backend_request, far_backend, local_backend
+from hermes.testing.backends import HerePlace, backend_request, far_backend, local_backend
 
 ENVIRON = {**os.environ, SECRET_NAME: SECRET, GRANTED_NAME: GRANTED}
 
@@ -69,6 +72,57 @@ def make_far_bed(home: Path, workspace: Path) -> Bed:
     return Bed(backend=backend, folder=str(workspace))
 
 
+class RemotePlace(HerePlace):
+    """This machine as a vendor's SDK would reach it."""
+
+    def __init__(self, workspace: Path, env: Mapping[str, str]) -> None:
+        super().__init__(workspace, env)
+        self.told = asyncio.Event()
+        """Streams hear of their end."""
+        self.told.set()
+        self._children: list[asyncio.subprocess.Process] = []
+
+    async def kill(self) -> None:
+        """Everything there."""
+        for child in self._children:
+            if child.returncode is None:
+                for pid in (child.pid, *descendants(child.pid)):
+                    send_signal(pid, signal.SIGKILL)
+                await child.wait()
+
+    async def start(self, argv: Sequence[str]) -> Pipes:
+        child = await super().start(argv)
+        assert isinstance(child, asyncio.subprocess.Process)
+        self._children.append(child)
+
+        async def send(data: bytes) -> None:
+            if child.returncode is not None:
+                raise ConnectionResetError
+            child.stdin.write(data)
+            await child.stdin.drain()
+
+        async def hang_up() -> None:
+            child.stdin.close()
+            await child.wait()
+
+        async def hear() -> None:
+            assert child.stdout is not None and child.stderr is not None
+            while data := await child.stdout.read(1000):
+                await pipes.feed(data)
+            words = await child.stderr.read()
+            await self.told.wait()
+            pipes.end(await child.wait(), words.decode())
+
+        pipes = RemotePipes(send, hang_up)
+        pipes.watched_by(asyncio.create_task(hear()))
+        return pipes
+
+
+def make_remote_bed(home: Path, workspace: Path) -> Bed:
+    place = RemotePlace(workspace, build_environment({**ENVIRON, "HOME": str(home)}))
+    return Bed(backend=FarBackend(place, states=home / "cache/shells", given={}), folder=str(workspace))
+
+
 def make_bubblewrap_bed(home: Path, workspace: Path) -> Bed:
     if sys.platform != "linux":
         pytest.skip("bubblewrap is for Linux")
@@ -108,6 +162,7 @@ MakeBed = Callable[[Path, Path], Bed]
 BEDS: Mapping[str, MakeBed] = {
     "local": make_local_bed,
     "far": make_far_bed,
+    "remote": make_remote_bed,
     "bubblewrap": make_bubblewrap_bed,
     "landlock": make_landlock_bed,
 }

@@ -21,6 +21,7 @@ from hermes.domain.ports.world import (
 )
 from hermes.domain.settings.settings import Profile, Settings, TerminalSettings
 from hermes.execution.far.backend import FarBackend
+from hermes.execution.far.pipes import Pipes, start_program
 from hermes.execution.far.shipping import FarFacts
 from hermes.execution.local.backend import LocalBackend, build_environment, make_local
 from hermes.execution.sandboxes.probe import SandboxProbe
@@ -77,8 +78,8 @@ class HerePlace:
     async def open(self) -> None:
         return
 
-    def reach(self, argv: Sequence[str]) -> list[str]:
-        return list(argv)
+    async def start(self, argv: Sequence[str]) -> Pipes:
+        return await start_program(argv, self.tool_env)
 
     async def explain(self, words: str) -> HermesError | None:
         return Unreachable(f"this machine cannot run anything ({words})")

@@ -16,7 +16,7 @@ from hermes.execution.commands.processes import ProcessTable
 from hermes.execution.commands.shell_commands import ShellCommands
 from hermes.execution.commands.shell_states import ShellStates
 from hermes.execution.far.files import FarFiles
-from hermes.execution.far.programs import run_program
+from hermes.execution.far.pipes import Pipes, finish
 from hermes.execution.far.shipping import FarFacts, read_survey, server_argv, survey_argv
 from hermes.execution.far.streams import StreamPool
 
@@ -28,20 +28,16 @@ _NO_PYTHON = "Install it there, choose another image, or use the other tools."
 
 
 class FarPlace(Protocol):
-    """One far world. `alone` says that every process there is a command's; `tool_env` are the variables of
-    the program that reaches it."""
+    """One far world. `alone` says that every process there is a command's."""
 
     @property
     def alone(self) -> bool: ...
 
-    @property
-    def tool_env(self) -> Mapping[str, str]: ...
-
     async def open(self) -> None:
         """Have it there; a `UserError` or `Unreachable` says why it cannot be."""
 
-    def reach(self, argv: Sequence[str]) -> list[str]:
-        """The command line that runs this one there."""
+    async def start(self, argv: Sequence[str]) -> Pipes:
+        """Run this command line there."""
 
     async def explain(self, words: str) -> HermesError | None:
         """Why nothing could be run there, from what was said; None if that is mended by now."""
@@ -64,7 +60,7 @@ class FarBackend:
         self._facts: FarFacts | None = None
         self._world: World | None = None
         self._warming: asyncio.Task[None] | None = None
-        self._pool = StreamPool(self._server, place.tool_env, place.explain)
+        self._pool = StreamPool(self._server, place.explain)
         self._env: dict[str, str] = {}
         self._states = ShellStates(states, start="", elsewhere=True)
         self.files = FarFiles(self._pool.query, self.cwd)
@@ -145,14 +141,13 @@ class FarBackend:
         if (command.hear is not None or command.pty) and not (await self._survey()).python:
             raise UserError("There is no Python 3.9 or later in the place of the commands.", hint=_NO_PYTHON)
 
-    async def _server(self) -> Sequence[str]:
-        return self._place.reach(server_argv(await self._survey(), alone=self._place.alone))
+    async def _server(self) -> Pipes:
+        return await self._place.start(server_argv(await self._survey(), alone=self._place.alone))
 
     async def _survey(self) -> FarFacts:
         if self._facts is None:
             for _ in range(2):
-                argv = self._place.reach(survey_argv())
-                done = await run_program(argv, self._place.tool_env, _SURVEY_SECONDS)
+                done = await finish(await self._place.start(survey_argv()), _SURVEY_SECONDS)
                 if done.code == 0:
                     self._facts = read_survey(done.output)
                     break

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 
 from hermes.domain.errors import HermesError, Unreachable
 from hermes.execution.commands import frames
 from hermes.execution.commands.frames import Frame
 from hermes.execution.commands.transport import Connection
+from hermes.execution.far.pipes import Pipes
 
 _MOST_WAITING = 3
 _TRIES = 3
@@ -31,16 +32,17 @@ Explain = Callable[[str], Awaitable[HermesError | None]]
 class FarStream(Connection):
     """One program and its pipes. `release` takes it back when whoever used it closes it."""
 
-    def __init__(self, child: asyncio.subprocess.Process, release: Callable[[FarStream], None]) -> None:
-        assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+    def __init__(self, child: Pipes, release: Callable[[FarStream], None]) -> None:
+        assert child.stdout is not None and child.stderr is not None
         super().__init__(child.stdout, child.stdin)
         self._child = child
         self._release = release
         self._ended = False
         self._clean = True
         self._used = False
+        self.lost = False
         self._complaint = bytearray()
-        self._hearing = asyncio.create_task(self._hear(child.stderr), name=f"far stream {child.pid}")
+        self._hearing = asyncio.create_task(self._hear(child.stderr), name="far stream")
 
     async def _hear(self, stderr: asyncio.StreamReader) -> None:
         while words := await stderr.read(4096):
@@ -70,7 +72,7 @@ class FarStream(Connection):
                 self._ended = True
                 self._clean = self._clean and payload.split()[2] == b"0"
             return frame
-        self._clean = False
+        self._clean, self.lost = False, True
         return None
 
     async def wait_ready(self) -> bool:
@@ -109,14 +111,11 @@ class FarStream(Connection):
 
 
 class StreamPool:
-    """The `Transport` over such streams, and queries beside commands. `argv` starts a program whose pipes
-    lead to a far end, with the variables of `env`; `explain` tells why one could not."""
+    """The `Transport` over such streams, and queries beside commands. `start` starts a program whose pipes
+    lead to a far end; `explain` tells why one could not."""
 
-    def __init__(
-        self, argv: Callable[[], Awaitable[Sequence[str]]], env: Mapping[str, str], explain: Explain
-    ) -> None:
-        self._argv = argv
-        self._env = env
+    def __init__(self, start: Callable[[], Awaitable[Pipes]], explain: Explain) -> None:
+        self._begin = start
         self._explain = explain
         self._waiting: list[FarStream] = []
         self._streams: set[FarStream] = set()
@@ -174,14 +173,7 @@ class StreamPool:
         raise Unreachable("the place of the commands is gone as soon as it is there")
 
     async def _try(self) -> FarStream:
-        argv, pipe = await self._argv(), asyncio.subprocess.PIPE
-        try:
-            child = await asyncio.create_subprocess_exec(
-                *argv, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(self._env), start_new_session=True,
-                cwd="/",
-            )  # fmt: skip
-        except OSError as error:
-            raise Unreachable(f"{argv[0]} cannot be started ({error.strerror})") from error
+        child = await self._begin()
         stream = FarStream(child, self._take_back)
         self._streams.add(stream)
         ready = False
@@ -195,6 +187,10 @@ class StreamPool:
         return stream
 
     def _take_back(self, stream: FarStream) -> None:
+        if stream.lost:  # with the place, as a rule, which others may not have heard of yet
+            for each in self._waiting:
+                self._see_off(each)
+            self._waiting.clear()
         if stream.usable and len(self._waiting) < _MOST_WAITING:
             self._waiting.append(stream)
         else:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import NO_NETWORK, BackendRequest, Boundary, World
+from hermes.execution.far.pipes import Pipes, start_program
 from hermes.execution.far.shipping import FarFacts
 from hermes.execution.sandboxes.box import PROXY_PORT, proxy_environment, socket_families
 from hermes.execution.sandboxes.container_calls import call_filter
@@ -57,6 +58,9 @@ class BoundPlace:
 
     def reach(self, argv: Sequence[str]) -> list[str]:
         raise NotImplementedError
+
+    async def start(self, argv: Sequence[str]) -> Pipes:
+        return await start_program(self.reach(argv), self.tool_env)
 
     def world(self, facts: FarFacts | None) -> World:
         return World(

@@ -21,6 +21,7 @@ from hermes.domain.ports.world import BackendRequest, Boundary, World
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.execution.far.backend import FarBackend
+from hermes.execution.far.pipes import Pipes, start_program
 from hermes.execution.far.programs import run_program
 from hermes.execution.far.shipping import FarFacts, quoted
 from hermes.execution.sandboxes.probe import SandboxProbe
@@ -74,6 +75,9 @@ class SshPlace:
             host=self.name,
             boundary=Boundary.NONE,
         )
+
+    async def start(self, argv: Sequence[str]) -> Pipes:
+        return await start_program(self.reach(argv), self.tool_env)
 
     def reach(self, argv: Sequence[str]) -> list[str]:
         return [*self._options(), "-o", "ControlMaster=no", *self._target(), quoted(argv)]
