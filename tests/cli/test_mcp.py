@@ -27,10 +27,11 @@ def listed(home: Path) -> list[dict[str, object]]:
 
 
 def test_a_server_is_added_tested_and_removed(home: Path) -> None:
-    added = hermes(home, "mcp", "add", "one", "--env", "DEEP_TOKEN=abcdef123456", "--env", "MODE=x", *SERVER)
+    given = ("--env", "DEEP_TOKEN=abcdef123456", "--env", "MODE=x", "--backend", "local")
+    added = hermes(home, "mcp", "add", "one", *given, *SERVER)
     assert added.code == 0, added
     text = (home / "config.yaml").read_text()
-    assert "# mine" in text and "abcdef" not in text and "${DEEP_TOKEN}" in text
+    assert "backend: local" in text and "# mine" in text and "abcdef" not in text and "${DEEP_TOKEN}" in text
     assert "DEEP_TOKEN=abcdef123456" in (home / ".env").read_text()
     assert listed(home)[0]["tools"] is None
     tested = hermes(home, "mcp", "test", "one")

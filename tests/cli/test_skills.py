@@ -73,13 +73,14 @@ def test_one_lost_source_keeps_no_other_skill_from_its_update(tmp_path: Path) ->
     states = {row["name"]: row["state"] for row in json.loads(checked.out)}
     assert states["tea"] == "out of date" and "not found" in states["ale"]
     done = hermes(home, "skills", "update", "--yes")
-    assert done.code == 1 and "Installed tea" in done.out and "ale: There is no skill" in done.err
+    assert done.code == 1 and "Installed tea" in done.out and "ale: There is no folder" in done.err
 
 
 def test_optional_skills_own_ones_and_turning_off(tmp_path: Path) -> None:
     home = tmp_path / "home"
     assert "systematic-debugging" in hermes(home, "skills", "browse").out
-    assert "code-review" in hermes(home, "skills", "search", "review a pull request").out
+    found = hermes(home, "skills", "search", "review a pull request").out
+    assert found.splitlines()[1].startswith("code-review"), "the best comes first, wherever it is from"
     assert hermes(home, "skills", "install", "release-notes", "--yes").code == 0
     made = hermes(home, "skills", "new", "my-way", "--description", "Do it: my way")
     assert made.code == 0
@@ -90,14 +91,20 @@ def test_optional_skills_own_ones_and_turning_off(tmp_path: Path) -> None:
     assert "plan" in config and "telegram" in config
     names = {e["name"]: e["trust"] for e in json.loads(hermes(home, "skills", "list", "--json").out)}
     assert names["release-notes"] == "official" and names["my-way"] == "local" and "plan" not in names
+    assert "Not used: plan;" in hermes(home, "skills", "list").err
+    still = hermes(home, "skills", "enable", "plan", "--platform", "telegram")
+    assert "off everywhere; first:" in still.err
     assert hermes(home, "skills", "enable", "plan").code == 0
     assert "plan" in hermes(home, "skills", "list").out
+    unknown = hermes(home, "skills", "disable", "my-wey")
+    assert "no skill of this name now. Did you mean my-way?" in unknown.err
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
         (("install", "nosuch", "-y"), "There is no skill"),
+        (("inspect", "/no/such/tea"), "There is no folder or zip /no/such/tea."),
         (("install", "plan", "-y"), "comes with Hermes already"),
         (("install", "ftp://x/y", "-y"), "is not an address that skills are fetched from"),
         (("install", "http://127.0.0.1:9/x.zip", "-y"), "was not fetched"),

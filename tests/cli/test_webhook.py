@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.admin.process.home_files import STATE_FILE
 from hermes.domain.settings.declaring import Secret
 from hermes.entry.host import HostState
 from hermes.entry.http.webhooks.signatures import sign
@@ -169,6 +170,12 @@ async def test_a_port_that_cannot_be_opened_is_told(home: Path, monkeypatch: pyt
             assert made.code == 0 and "takes no webhooks" in made.err
             tried = await asyncio.to_thread(hermes, home, "webhook", "test", "ci")
             assert tried.code == 1 and "takes no webhooks" in tried.err and tried.clean
+            told = {
+                "platforms": {"webhook": {"error_message": "8644 is taken. Choose another WEBHOOK_PORT."}}
+            }
+            (home / STATE_FILE).write_text(json.dumps(told))
+            tried = await asyncio.to_thread(hermes, home, "webhook", "test", "ci")
+            assert "takes no webhooks. 8644 is taken. Choose another WEBHOOK_PORT." in tried.err
 
 
 def test_a_route_that_cannot_do_its_work_is_told_everywhere(home: Path) -> None:

@@ -312,6 +312,8 @@ def _fetch_here(address: str, wanted: str) -> FetchedSkill:
         if path.stat().st_size > _LARGEST_ZIP:
             raise UserError(f"{path.name} is larger than {_LARGEST_ZIP >> 20} MB.")
         return pack_zip(path.read_bytes(), wanted), _spell(path, wanted), SkillTrust.COMMUNITY, ""
+    if os.sep in address and not path.exists():
+        raise UserError(f"There is no folder or zip {one_line(str(path), 200)}.")
     if slug(address) in {skill.name for skill in _shipped()}:
         raise UserError(f"{address} comes with Hermes already.", hint=f"hermes skills enable {address}")
     skill = pick_skill(address, _optional())

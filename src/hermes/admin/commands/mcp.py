@@ -42,6 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     more |= {"--header NAME=VALUE": "a header it is sent; a key goes to .env"}
     declare(added, more, action="append", default=[])
     declare(added, {"--auth WAY": "oauth: log in to it"}, choices=("oauth",))
+    declare(added, {"--backend WHERE": "where the program runs: local is this machine, without a sandbox"})
     added.add_argument("--args", nargs=argparse.REMAINDER, default=[], help="all that follows: its arguments")
     add("list", "List the servers, and what of them waits for you.", _list, _AGENT | JSON)
     add("test", "Connect to a server, and tell what it has.", _test, _NAME | _AGENT | JSON)
@@ -79,6 +80,8 @@ def _add(command: CliCommand) -> None:
             entry[key] = {variable: _hidden(home, name, variable, value) for variable, value in _read(pairs)}
     if asked.auth:
         entry["auth"] = asked.auth
+    if asked.backend:
+        entry["backend"] = asked.backend
     _install(command)
     written = set_entry(home, "mcp_servers", name, entry)
     command.console.line(f"{name} is in {written.file}.")

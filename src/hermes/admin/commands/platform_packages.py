@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -63,7 +64,9 @@ def install_extra(extra: PackageExtra, name: str, console: CliConsole) -> None:
             f"The packages could not be installed{f': {one_line(why, 300)}' if why else '.'}",
             hint=f"Check the network, then run: hermes platforms install {name}",
         )
-    console.line(f"Installed: {', '.join(packages_of(extra))}")
+    # Some of a lock are for other systems.
+    here = {str(one.name).lower().replace("_", "-") for one in metadata.distributions()}
+    console.line(f"Installed: {', '.join(name for name in packages_of(extra) if name in here)}")
 
 
 def _lock_of(extra: PackageExtra) -> Path:

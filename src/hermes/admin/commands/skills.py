@@ -22,7 +22,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.knowledge.skill import Skill, SkillTrust, check_name, find_skills, pick_skill, slug
 from hermes.domain.settings.settings import Profile, Settings
-from hermes.domain.text import one_line
+from hermes.domain.text import closest, list_some, one_line
 from hermes.domain.word import replace
 from hermes.entry.desk import apply_settings
 from hermes.state.home.homes import SKILLS_FOLDER, agent_home, prepare_home
@@ -147,6 +147,9 @@ def _list(command: CliCommand) -> None:
         command.list(list(skills.faults), columns, none="Every skill can be used.")
         return
     _print(command, list(skills.all()), _NO_SKILLS)
+    off = sorted(_settings(command).skills.disabled)
+    if off and not command.asked.json:
+        command.console.note(f"Not used: {list_some(off)}; take one back: hermes skills enable NAME")
     if skills.faults and not command.asked.json:
         command.console.note(f"{len(skills.faults)} cannot be used; see: hermes skills list --faults")
 
@@ -154,9 +157,9 @@ def _list(command: CliCommand) -> None:
 def _search(command: CliCommand) -> None:
     words = getattr(command.asked, "words", "")
     offered = _run(_hub(command).search(words))
-    here = find_skills(words, skills_of(command).all(), 50) if words else []
+    here = skills_of(command).all() if words else ()
     every = {skill.name: skill for skill in (*offered, *here)}
-    _print(command, list(every.values()), "Nothing fits.")
+    _print(command, find_skills(words, every.values(), 50), "Nothing fits.")
 
 
 def _inspect(command: CliCommand) -> None:
@@ -278,9 +281,16 @@ def _toggle(command: CliCommand, *, disabled: bool) -> None:
         there = settings.skills.platform_disabled.get(platform)
         listed = () if there is None else there.disabled
     kept = [each for each in listed if slug(each) != name]
+    known = [one.name for one in skills_of(command, every=True).all()]
     prepare_home(command.home)
     set_setting(command.home, key, f"[{', '.join([*kept, name] if disabled else kept)}]")
     command.console.line(f"{name} is {'disabled' if disabled else 'enabled'}.")
+    if name not in known:
+        near = closest(name, known)
+        meant = f" Did you mean {near}?" if near else ""
+        command.console.note(f"The main agent has no skill of this name now.{meant}")
+    elif platform and not disabled and name in map(slug, settings.skills.disabled):
+        command.console.note(f"It is off everywhere; first: hermes skills enable {name}")
     home = open_home(command)
     if home.running:
         home.ask(apply_settings)

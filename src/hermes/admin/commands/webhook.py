@@ -103,7 +103,7 @@ def _subscribe(command: CliCommand) -> None:
     for problem in route_problems(loaded, {name: read}).values():
         console.note(f"It cannot do its work yet: {problem}")
     if not at:
-        console.note(_OFF if opened is None else _CLOSED)
+        console.note(_OFF if opened is None else _closed(home))
     elif opened is None:
         console.note("It takes events once a gateway runs: hermes gateway start")
 
@@ -200,7 +200,7 @@ def _list(command: CliCommand) -> None:
     none = "No webhook routes yet. Create one: hermes webhook subscribe NAME"
     command.list(routes, _COLUMNS, none=none, wrap=lambda rows: {"address": at, "routes": rows})
     if routes and not command.asked.json:
-        closed = _OFF if listening(command.home, loaded.variables) is None else _CLOSED
+        closed = _OFF if listening(command.home, loaded.variables) is None else _closed(command.home)
         command.console.note(f"Events go to {at}/webhooks/<route>" if at else closed)
 
 
@@ -228,11 +228,20 @@ def address(home: Path, loaded: LoadedSettings) -> str:
     gateway said that is gone does not count: the settings may be others by now."""
     if listening(home, loaded.variables) is None:
         return AppWebhooks(home, loaded, {}).address
-    told = read_state(home)
-    platforms = told.get("platforms")
-    own = platforms.get("webhook") if isinstance(platforms, dict) else None
-    said = (own.get("error_message") if isinstance(own, dict) else None, told.get("api"))
+    said = (_told(home), read_state(home).get("api"))
     return next((at for at in said if isinstance(at, str) and at.startswith("http")), "")
+
+
+def _told(home: Path) -> str:
+    """What the gateway that runs says of webhooks: their address, or why there is none."""
+    platforms = read_state(home).get("platforms")
+    own = platforms.get("webhook") if isinstance(platforms, dict) else None
+    return str(own.get("error_message") or "") if isinstance(own, dict) else ""
+
+
+def _closed(home: Path) -> str:
+    why = _told(home)
+    return _CLOSED if not why or why.startswith("http") else f"The gateway takes no webhooks. {why}"
 
 
 # --- trying ---
@@ -258,7 +267,7 @@ def _send(home: Path, loaded: LoadedSettings, route: WebhookRoute, body: bytes) 
     if at is None:
         raise _nobody()
     if not at:
-        raise UserError(_CLOSED)
+        raise UserError(_closed(home))
     headers = {"Content-Type": "application/json", "X-Request-ID": f"test-{secrets.token_hex(8)}"}
     if route.secret.reveal() != NO_AUTH:
         headers |= sign(body, route.secret, now=time.time())
