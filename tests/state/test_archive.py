@@ -98,6 +98,20 @@ def test_a_quick_archive_has_no_conversations_and_no_files(tmp_path: Path) -> No
     assert {file.path for file in manifest.files} == {"config.yaml", ".env", "memories/MEMORY.md"}
 
 
+def test_a_damaged_archive_is_said_to_be_one(tmp_path: Path) -> None:
+    """Wherever the damage is: each piece of it makes the ZIP wrong in another way."""
+    target = archived(tmp_path)
+    whole, manifest = target.read_bytes(), read_archive(target)
+    refused = 0
+    for place in range(len(whole)):
+        target.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        try:
+            assert unpack_archive(target, None, quiet) == manifest
+        except UserError:
+            refused += 1
+    assert refused > 1000
+
+
 def rewritten(source: Path, change: Callable[[dict[str, bytes], Any], None]) -> Path:
     """An archive as somebody else would have made it."""
     with zipfile.ZipFile(source) as archive:

@@ -7,9 +7,11 @@ other profiles, and what belongs to a running process. Links are left out too, a
 from __future__ import annotations
 
 import hashlib
+import lzma
 import os
 import stat
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -161,13 +163,16 @@ def _add(archive: zipfile.ZipFile, source: Path, path: str, manifest: ArchiveMan
 
 # --- reading -----------------------------------------------------------------------------------------
 
+_DAMAGED = (OSError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, ValueError, RuntimeError, EOFError)
+"""What reading a damaged archive raises, also where the damage makes it look packed or locked otherwise."""
+
 
 def read_archive(source: Path) -> ArchiveManifest:
     """The manifest; a `UserError` says why the file is none of ours."""
     try:
         with zipfile.ZipFile(source) as archive:
             return _manifest_of(archive, source)
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+    except _DAMAGED as error:
         raise _unreadable(source, error) from None
 
 
@@ -187,7 +192,7 @@ def unpack_archive(source: Path, folder: Path | None, progress: Progress) -> Arc
                 done, size = done + 1, size + file.size
                 progress(done, size)
             return manifest
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as error:
+    except _DAMAGED as error:
         raise _unreadable(source, error) from None
 
 
