@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hermes.admin.commands.migrate import _from_openclaw
+from hermes.domain.errors import UserError
 from hermes.state.home.homes import prepare_home
 from hermes.state.moving.arriving import Arrival
 from hermes.state.moving.json5 import parse_json5
+from hermes.state.moving.openclaw import read_openclaw
+from hermes.state.moving.openclaw_sessions import read_object
 from tests.cli.command import gateway, hermes
 from tests.cli.openclaw_home import make_home
 
 CUT = 77
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def told(home: Path, *words: str) -> str:
@@ -164,6 +173,38 @@ def test_settings_that_cannot_be_read_are_said(config: str, says: str, tmp_path:
     (old / "openclaw.json").write_text(config)
     said = hermes(tmp_path / "home", "migrate", str(old), "-y")
     assert said.code == 1 and says in said.err and said.clean, said
+
+
+def _with(tree: Any, value: Any) -> Iterator[Any]:
+    """The tree with a value in each of its places, one after the other."""
+    yield value
+    for name in tree if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ():
+        for inner in _with(tree[name], value):
+            changed = tree.copy()
+            changed[name] = inner
+            yield changed
+
+
+@pytest.mark.parametrize("odd", [["x"], 5, {"a": []}], ids=["list", "number", "object"])
+def test_what_is_of_another_kind_than_it_should_be_stops_nothing_unsaid(odd: Any, tmp_path: Path) -> None:
+    old = make_home(tmp_path / ".openclaw", database=False)
+    for path in [path for path in old.rglob("*.json*") if path.is_file()]:
+        whole = path.read_text()
+        lines, read = ([whole], parse_json5) if path.suffix == ".json" else (whole.splitlines(), read_object)
+        for number, line in enumerate(lines):
+            for tree in _with(read(line), odd):
+                path.write_text("\n".join([*lines[:number], json.dumps(tree), *lines[number + 1 :]]))
+                with contextlib.suppress(UserError):
+                    list(read_openclaw(old, NOW).sessions)
+        path.write_text(whole)
+
+
+def test_a_conversation_nested_without_end_is_damaged(tmp_path: Path) -> None:
+    old = make_home(tmp_path / ".openclaw", database=False)
+    before = list(read_openclaw(old, NOW).sessions)
+    (old / "agents" / "main" / "sessions" / "deep.jsonl").write_text("[" * 100_000)
+    assert list((after := read_openclaw(old, NOW)).sessions) == before
+    assert "3 lines of conversations: damaged" in after.sessions.left
 
 
 def test_a_database_that_is_none_is_said(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from hermes.domain.knowledge.memory import SEPARATOR, parse_entries
 from hermes.domain.text import one_line, storable
 from hermes.state.home.jsonfile import read_json
 from hermes.state.moving.old_database import has_table, opened, rows
-from hermes.state.moving.openclaw_sessions import HINT, PROGRAM, platform_and_chat
+from hermes.state.moving.openclaw_sessions import HINT, PROGRAM, platform_and_chat, read_object
 
 Tree = dict[str, Any]
 _DATABASE = "state/openclaw.sqlite"
@@ -92,7 +92,9 @@ def read_jobs(home: Path, left: list[str]) -> list[Tree]:
     told = read_json(home / "cron" / "jobs.json", _LARGEST_JSON)
     listed = told.get("jobs", []) if isinstance(told, dict) else told
     for row in _of_table(home, "cron_jobs"):
-        jobs[str(row["job_id"])] = _object(row["job_json"]) | {"state": _object(row.get("state_json"))}
+        jobs[str(row["job_id"])] = read_object(row["job_json"]) | {
+            "state": read_object(row.get("state_json"))
+        }
     for job in listed if isinstance(listed, list) else ():
         if isinstance(job, dict):
             jobs.setdefault(str(job.get("id") or job.get("jobId")), job)
@@ -191,19 +193,20 @@ def read_people(home: Path, left: list[str]) -> dict[str, dict[str, Tree]]:
     for path in sorted((home / "credentials").glob("*-allowFrom.json")):
         platform, _, account = path.name.removesuffix("-allowFrom.json").partition("-")
         told = read_json(path, _LARGEST_JSON)
-        found.append((platform, account, told.get("allowFrom", []) if isinstance(told, dict) else []))
+        named = told.get("allowFrom") if isinstance(told, dict) else None
+        found.append((platform, account, named if isinstance(named, list) else []))
     for platform, account, listed in found:
         if account not in ("", "default"):
             left.append(f"the people of the account {account} of {platform}")
         else:
-            named = (str(one).strip().removeprefix(f"{platform}:") for one in listed)
-            people.setdefault(str(platform), {}).update({one: {} for one in named if one and one != "*"})
+            ids = (str(one).strip().removeprefix(f"{platform}:") for one in listed)
+            people.setdefault(str(platform), {}).update({one: {} for one in ids if one and one != "*"})
     return {platform: known for platform, known in people.items() if known}
 
 
 def read_keys(home: Path, agent: str, left: list[str]) -> dict[str, str]:
     """Keys of providers, by provider. Logins are left out: they hold for the program that was logged in."""
-    stores = [_object(row["store_json"]) for row in _of_table(home, "auth_profile_stores")]
+    stores = [read_object(row["store_json"]) for row in _of_table(home, "auth_profile_stores")]
     stores.append(_dict(read_json(home / "agents" / agent / "agent" / "auth-profiles.json", _LARGEST_JSON)))
     keys: dict[str, str] = {}
     for store in stores:
@@ -223,13 +226,6 @@ def _of_table(home: Path, table: str) -> list[Tree]:
         return []
     with opened(path, PROGRAM, HINT) as db:
         return list(rows(db, f"SELECT * FROM {table}")) if has_table(db, table) else []
-
-
-def _object(text: object) -> Tree:
-    try:
-        return _dict(json.loads(text)) if isinstance(text, str) else {}
-    except ValueError:
-        return {}
 
 
 def _dict(value: object) -> Tree:

@@ -90,7 +90,7 @@ class OldSessions:
         with opened(path, PROGRAM, HINT) as db:
             for row in list(rows(db, _WINDOWS)):
                 ident, current = str(row["session_id"]), row["current_session_id"] == row["session_id"]
-                entry = json.loads(row["entry_json"]) if current else {}
+                entry = read_object(row["entry_json"]) if current else {}
                 yield OldSession(
                     id=ident,
                     key=str(row["session_key"]),
@@ -125,12 +125,21 @@ class OldSessions:
         for line in lines:
             try:
                 event = json.loads(line) if line.strip() else {}
-            except ValueError:
+            except (ValueError, RecursionError):
                 event = None
             if isinstance(event, dict):
                 yield event
             else:
                 self._broken += 1
+
+
+def read_object(text: object) -> dict[str, Any]:
+    """What a text holds, nothing if that is no object."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -173,7 +182,8 @@ def _way(events: list[Event]) -> list[Event]:
     event: Event | None = next(reversed(by_id.values()))
     while event is not None and len(way) <= len(by_id):
         way.append(event)
-        event = by_id.get(event["parentId"])
+        parent = event["parentId"]
+        event = by_id.get(parent) if isinstance(parent, str) else None
     return _since_summary(way[::-1])
 
 

@@ -72,10 +72,9 @@ class OldSettings(Struct):
 def convert_settings(tree: Tree, variables: Mapping[str, str]) -> OldSettings:
     """`variables` are those of its `.env`. The tree is used up."""
     moved = OldSettings()
-    env = take(tree, "env") or {}
-    inner = env.pop("vars", {}) if isinstance(env, dict) else {}
+    inner, env = take_table(tree, "env.vars"), take_table(tree, "env")
     known = {
-        **{name: value for name, value in {**(env or {}), **(inner or {})}.items() if isinstance(value, str)},
+        **{name: value for name, value in {**env, **inner}.items() if isinstance(value, str)},
         **variables,
     }
     moved.variables.update(known)
@@ -96,6 +95,16 @@ def take(tree: Any, path: str) -> Any:
     for name in parents:
         tree = tree.get(name) if isinstance(tree, dict) else None
     return tree.pop(last, None) if isinstance(tree, dict) else None
+
+
+def take_table(tree: Any, path: str) -> Tree:
+    """As `take`, of an object; anything else is left where it is."""
+    found = take(tree, path)
+    if isinstance(found, dict):
+        return found
+    if found is not None:
+        tree[path] = found  # told as not used here
+    return {}
 
 
 def _leaves(tree: Tree, before: str = "", depth: int = 3) -> Iterator[str]:
@@ -128,7 +137,7 @@ class _Reader:
     def models(self, tree: Tree) -> None:
         take(tree, "models.mode")
         own: dict[str, str] = {}
-        for name, entry in (take(tree, "models.providers") or {}).items():
+        for name, entry in take_table(tree, "models.providers").items():
             if isinstance(entry, dict):
                 own |= {name: made} if (made := self._provider(str(name), entry)) else {}
         named = take(tree, "agents.defaults.model")
@@ -185,7 +194,7 @@ class _Reader:
                 self._moved.keys[new] = _EFFORTS.get(str(value), value)
 
     def servers(self, tree: Tree) -> None:
-        for name, entry in (take(tree, "mcp.servers") or {}).items():
+        for name, entry in take_table(tree, "mcp.servers").items():
             if not isinstance(entry, dict) or not MCP_NAME.fullmatch(name):
                 self._moved.left.append(f"mcp.servers.{name}: its name cannot be used here")
                 continue
@@ -209,14 +218,14 @@ class _Reader:
                         f"channels.{platform}: set it up here anew, if there is such a platform"
                     )
                 continue
-            accounts = take(block, "accounts") or {}
+            accounts = take_table(block, "accounts")
             if block.pop("enabled", None) is False:
                 take(channels, platform)
                 for variable in _SECRETS[platform].values():
                     self._moved.variables.pop(variable, None)
                 self._moved.left.append(f"channels.{platform}: it is switched off there")
                 continue
-            self._account(platform, block | (accounts.pop("default", None) or {}), block)
+            self._account(platform, block | take_table(accounts, "default"), block)
             for name in accounts:
                 self._moved.left.append(
                     f"channels.{platform}.accounts.{name}: hermes setup {platform}@{name}"
