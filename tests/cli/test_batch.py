@@ -241,3 +241,24 @@ async def test_an_item_that_cannot_be_begun_keeps_no_other_from_that(home: Path,
     (home / "batches" / "mixed" / "run.json").write_text("{")
     listed = hermes(home, "batch", "list")
     assert listed.code == 0 and "cannot be read" in listed.err and listed.clean
+
+
+async def test_no_secret_leaves_with_a_sample_however_often_it_is_quoted(home: Path, tmp_path: Path) -> None:
+    key = 'pa"ss\\wo/rd-123456'
+    told = json.dumps({"settings": json.dumps({"key": key})})
+
+    def respond(request: ModelRequest) -> Reply:
+        if request.messages[-1]["role"] == "tool":
+            return Reply(text=told)
+        write = json.dumps({"path": str(tmp_path / "settings.json"), "content": told})
+        return Reply(calls=(Call(name="write_file", arguments=write),))
+
+    async with FakeModelServer(respond) as server:
+        before = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": SECRET, "HERMES_MODEL": "fake-model"}
+        ended = await ask(home, "batch", "run", str(dataset(tmp_path, 1)), "--run", "quoted", **before)
+        assert ended.code == 0, ended
+        assert "wo/rd-123456" in str(samples(home, "quoted"))
+        later = {**before, "OPENAI_API_KEY": key}
+        assert (await ask(home, "batch", "export", "quoted", **later)).code == 0
+    (line,) = samples(home, "quoted")
+    assert "wo/rd-123456" not in str(line) and "<tool_call>" in str(line)

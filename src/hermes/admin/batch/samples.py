@@ -57,7 +57,8 @@ def export_run(
             "partial": standing.state is TurnState.STOPPED,
             "toolsets_used": list(choose_toolsets(distribution, run.name, standing.index)) or ["all"],
         }
-        (good if completed else bad).append(redact(json.dumps(line, ensure_ascii=False)) + "\n")
+        clean = _without_secrets(line, redact)
+        (good if completed else bad).append(json.dumps(clean, ensure_ascii=False) + "\n")
     statistics = {
         "run": run.name,
         "items": len(items),
@@ -69,3 +70,27 @@ def export_run(
     replace_text(folder / FAILED, "".join(bad), 0o600)
     replace_text(folder / STATISTICS, json.dumps(statistics, indent=2) + "\n", 0o600)
     return statistics
+
+
+def _without_secrets(value: Any, redact: Callable[[str], str]) -> Any:
+    """A value without secrets in its texts, and in texts that stand in JSON there: quoted once more, a secret
+    looks like none."""
+    if isinstance(value, dict):
+        return {redact(name): _without_secrets(part, redact) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(part, redact) for part in value]
+    if isinstance(value, str):
+        return "\n".join(_clean_line(line, redact) for line in redact(value).split("\n"))
+    told = json.dumps(value)
+    return value if redact(told) == told else redact(told)
+
+
+def _clean_line(line: str, redact: Callable[[str], str]) -> str:
+    if not line.startswith(("{", "[")):
+        return line
+    try:
+        read = json.loads(line)
+        clean = _without_secrets(read, redact)
+    except (ValueError, RecursionError):
+        return line
+    return line if clean == read else json.dumps(clean, ensure_ascii=False)
