@@ -104,6 +104,12 @@ async def until_applied(chat: Journey, count: int = 1) -> None:
     raise AssertionError("nothing was compressed")
 
 
+async def summaries_paid_for(chat: Journey) -> int:
+    [known] = await chat.database.read(lambda tx: tx.sessions.find("", 1))
+    groups = await chat.database.read(lambda tx: tx.usage.of_session(known.id))
+    return sum(group.used.calls for group in groups if "summary" in group.key)
+
+
 def told(request: ModelRequest) -> str:
     return "\n".join(message.text for message in messages(request.entries))
 
@@ -209,6 +215,7 @@ async def test_what_was_undone_meanwhile_is_not_summarised(tmp_path: Path) -> No
         assert await kept(chat, Summarised) == []
         assert "m1 " in told(spoken(chat)[-1])
         assert await chat.database.read(lambda tx: tx.compressions.due(chat.clock.now(), 0, 9)) == []
+        assert await summaries_paid_for(chat) == 1
 
 
 async def test_old_results_are_cleared_in_one_step_before_anything_is_summarised(tmp_path: Path) -> None:
@@ -403,6 +410,26 @@ async def test_two_useless_tries_end_it_with_a_sentence(tmp_path: Path) -> None:
         assert "Nothing was removed" in seen[-1]
         assert sum(map(is_summary, chat.model.requests)) <= 2
         assert await kept(chat, Summarised, Cleared) == []
+        assert await summaries_paid_for(chat) == 1
+
+
+async def test_what_summaries_took_that_are_of_no_use_is_counted(tmp_path: Path) -> None:
+    """Empty ones and ones as long as what they tell of, beside turns and by hand: somebody pays for them."""
+    answers = iter(["", "s" * 90_000])
+
+    def script(request: ModelRequest) -> Say:
+        return say(next(answers, "s" * 90_000)) if is_summary(request) else summing(request)
+
+    clock = FakeClock()
+    async with journey(tmp_path, script, clock=clock) as chat:
+        await talk(chat, 1, 7)
+        await chat.until(lambda: any(map(is_summary, chat.model.requests)))
+        await settle()
+        await chat.until_idle()
+        assert await summaries_paid_for(chat) == 1
+        await command(chat, "/compress", "Not compressed: ")
+        assert await kept(chat, Summarised, Cleared) == []
+        assert await summaries_paid_for(chat) == 2
 
 
 async def test_a_window_smaller_than_the_instructions_is_one_clear_sentence(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hermes.agent.context.cuts import Tail, clearing_gain, cuttable, find_cut, w
 from hermes.agent.context.tokens import fixed_tokens, prompt_tokens, record_tokens, tokens_of, with_new
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
 from hermes.domain.models.model_facts import ModelFacts
-from hermes.domain.models.usage import Usage
+from hermes.domain.models.usage import Usage, sum_usage
 from hermes.domain.ports.agent import CompressionResult
 from hermes.domain.safety.late_pattern import late_pattern
 from hermes.domain.settings.compression import CompressionSettings
@@ -27,6 +27,7 @@ from hermes.domain.tools.toolbox import read_tool_list
 from hermes.domain.turns.event import Cleared, Entry, Restored, Summarised
 from hermes.domain.turns.session import Session
 from hermes.domain.turns.transcript import visible
+from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.compress")
 NOTHING = "there is nothing left to compress"
@@ -196,11 +197,14 @@ class Compressor:
             after = wish.size - int(clearing_gain(wish.entries, upto) * wish.scale)
             if after <= wish.goal:
                 return CompressionResult(before=wish.size, after=after, record=Cleared(upto=upto))
-        result = await self._summarised(wish, cut)
+        used = list[Usage]()
+        result = await self._summarised(wish, cut, used)
         if result.record is None and result.why == USELESS:
             shorter = find_cut(wish.entries, wish.tail.halved.halved)
-            result = result if shorter is None else await self._summarised(wish, shorter)
-        return result
+            result = result if shorter is None else await self._summarised(wish, shorter, used)
+        if isinstance(result.record, Summarised):
+            return replace(result, record=replace(result.record, usage=sum_usage(used)))
+        return replace(result, usage=sum_usage(used) if used else None)
 
     def expect(self, wish: Wish) -> tuple[int, int]:
         """How many messages a summary would tell of, and about how many tokens were left. Asks nobody."""
@@ -227,10 +231,10 @@ class Compressor:
                 return cut
         return None
 
-    async def _summarised(self, wish: Wish, cut: int) -> CompressionResult:
+    async def _summarised(self, wish: Wish, cut: int, used: list[Usage]) -> CompressionResult:
         try:
             async with asyncio.timeout(SUMMARY_SECONDS):
-                summary = await self._summary(wish, cut)
+                summary = await self._summary(wish, cut, used)
         except (HermesError, TimeoutError) as error:
             why = str(error) if isinstance(error, HermesError) else f"not within {SUMMARY_SECONDS:g} s"
             log.warning("compress.no_summary session=%s why=%s", wish.session.id, one_line(why, 200))
@@ -247,7 +251,7 @@ class Compressor:
             before=wish.size, after=after, record=summary, messages=_messages(without_marks(hidden))
         )
 
-    async def _summary(self, wish: Wish, cut: int) -> Summarised:
+    async def _summary(self, wish: Wish, cut: int, used: list[Usage]) -> Summarised:
         model = await self._choose(wish.model)
         limits = self.limits(wish.model)
         window = model.window or (limits.window if limits is not None else _UNKNOWN_WINDOW)
@@ -255,14 +259,14 @@ class Compressor:
         while True:
             place = _fitting(wish.entries, cut, room)
             try:
-                return await self._ask(model, wish, place, room)
+                return await self._ask(model, wish, place, room, used)
             except HermesError as error:
                 fault = as_model_fault(error)
                 if fault.kind is not FaultKind.TOO_LONG or room < window * _READS / 8:
                     raise
                 room //= 2
 
-    async def _ask(self, model: Summariser, wish: Wish, cut: int, room: int) -> Summarised:
+    async def _ask(self, model: Summariser, wish: Wish, cut: int, room: int, used: list[Usage]) -> Summarised:
         entries, settings = wish.entries, self.settings
         hidden = without_marks(entries[:cut])
         before = _last(entries)
@@ -278,6 +282,7 @@ class Compressor:
         target = _summary_tokens(tokens_of(hidden))
         system = text.instructions(int(target * _WORDS_PER_TOKEN))
         said, usage = await model.ask(system, text.shorten(words, room * _CHARS))
+        used.append(usage)
         if not said.strip():
             raise ModelFault("the model said nothing", kind=FaultKind.BROKEN)
         return Summarised(
@@ -290,7 +295,6 @@ class Compressor:
             plan=text.open_plan(without_marks(entries), earlier.plan),
             files=text.all_changed_files(hidden, earlier.files),
             results=text.child_results(hidden, earlier.results),
-            usage=usage,
         )
 
     async def _added(self, session: Session, hidden: Sequence[Entry]) -> str:

@@ -115,7 +115,13 @@ class ContextRoom:
         tail = self._compressor.tail(most)
         for _ in range(passes):
             tail = tail.halved
-        return await self._compressor.compress(self.wish(tail, goal=int(most * _LOWEST)))
+        return await self._compress(self.wish(tail, goal=int(most * _LOWEST)))
+
+    async def _compress(self, wish: Wish) -> CompressionResult:
+        result = await self._compressor.compress(wish)
+        if result.usage is not None:
+            await self._run.wasted(result.usage)
+        return result
 
     def _failed(self, sentence: str, limits: WindowLimits | None, why: str) -> Failed:
         size, model = self.size, self._request.model or "this model"
@@ -150,7 +156,7 @@ class ContextRoom:
             yield (Finished(note=words.format(messages=messages, before=size, after=after, share=window)),)
             return
         yield Notice(text=COMPRESSING)
-        result = await self._compressor.compress(wish)
+        result = await self._compress(wish)
         if result.record is None:
             yield (Finished(note=NOT_DONE.format(why=result.why)),)
             return

@@ -24,6 +24,7 @@ from hermes.control.turn.budgets import BudgetGate, gate_of, spend
 from hermes.control.turn.child_report import child_steps
 from hermes.control.turn.children import CHILD, follow_family, tend_children
 from hermes.control.turn.claim import WENT_WRONG, Claim, ClaimTurn, NextStep, ended_by, told_before
+from hermes.control.turn.compressing import count_wasted
 from hermes.control.turn.descriptions import put_into_words
 from hermes.control.turn.gates import rule_turn
 from hermes.control.turn.inbound_files import write_down
@@ -402,6 +403,7 @@ class SessionActor:
                 partial(standing_of, turn, self._core.live.of(turn.agent))
             ),
             late=feed.show,
+            wasted=partial(count_wasted, self._core, self._runtime, turn),
         )
         view = view_turn(self._warm.records, turn.id)
         if self._steered and not view.open_calls and isinstance(self._warm.records[-1].record, ToolFinished):

@@ -172,7 +172,7 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         records: list[Record]
         if turn.input.action is TurnAction.SUMMARISE:
             # Also if it was stopped: nobody else would take it, and nobody waits for it.
-            records = [*take_prepared(tx, self.session, self.transcript), Finished()]
+            records = [*take_prepared(tx, self.session, self.transcript, self.now), Finished()]
             tx.flushes.want(self.session, self.now)
             return self._start(tx, session, turn, records, behind)
         if denied:

@@ -12,19 +12,21 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 
-from hermes.control.core import GatewayCore
+from hermes.control.core import GatewayCore, Runtime
 from hermes.control.turn.budgets import gate_of
 from hermes.control.turn.claim import told_before
+from hermes.control.turn.prepared import note_summary
 from hermes.control.workers import RungWorker, Workers
 from hermes.domain.chats.rows import PendingCompression
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.models.spending import Spender, turn_spender
+from hermes.domain.models.usage import Usage
 from hermes.domain.ports.agent import CompressionResult
 from hermes.domain.ports.store import Tx
 from hermes.domain.turns.event import Entry, Summarised, UserSaid
 from hermes.domain.turns.session import Session, make_turn
-from hermes.domain.turns.turn import BusyMode, Cause, TurnAction, TurnInput
+from hermes.domain.turns.turn import BusyMode, Cause, Turn, TurnAction, TurnInput
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.compress")
@@ -87,9 +89,13 @@ class CompressionWorker:
 
         def settle(tx: Tx) -> bool:
             record = None if result is None else result.record
-            if gate is not None and isinstance(record, Summarised) and record.usage is not None:
-                gate.spend_beside(tx, spender, record.usage)
-            return self._settle(tx, session, base, result)
+            used = record.usage if isinstance(record, Summarised) else result.usage if result else None
+            if gate is not None and used is not None:
+                gate.spend_beside(tx, spender, used)
+            taken = self._settle(tx, session, base, result)
+            if not taken and tx.sessions.get(self._session) is not None:
+                note_summary(tx, self._session, used, self._core.clock.now())
+            return taken
 
         if await runtime.store.write(settle):
             self._ring_session(self._agent, self._session)
@@ -125,6 +131,18 @@ class CompressionWorker:
         given = TurnInput(action=TurnAction.SUMMARISE)
         tx.turns.add(make_turn(current, Cause.COMMAND, given, now, busy=BusyMode.STEER))
         return True
+
+
+async def count_wasted(core: GatewayCore, runtime: Runtime, turn: Turn, used: Usage) -> None:
+    """Count what a turn had summarised in vain."""
+    gate = gate_of(core, runtime) if core.live.of(turn.agent).budgets else None
+
+    def write(tx: Tx) -> None:
+        if gate is not None:
+            gate.spend_beside(tx, turn_spender(turn), used)
+        note_summary(tx, turn.session, used, core.clock.now(), turn.id)
+
+    await runtime.store.write(write)
 
 
 def _spender(entries: Sequence[Entry], agent: AgentId, tx: Tx) -> Spender:

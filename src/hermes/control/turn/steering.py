@@ -90,7 +90,7 @@ class AbsorbSteering(Struct, frozen=True, kw_only=True):
 
     def _records(self, tx: Tx, turn: Turn) -> Sequence[Record]:
         if turn.input.action is TurnAction.SUMMARISE:
-            return take_prepared(tx, turn.session, self.transcript)
+            return take_prepared(tx, turn.session, self.transcript, self.now)
         return (said_in(turn, steering=True),)
 
     def _refuse(self, tx: Tx, turn: Turn, reason: str) -> None:

@@ -48,6 +48,10 @@ def nobody_hears(live: Live) -> None:
     """Stands where nobody reads along."""
 
 
+async def nothing_wasted(usage: Usage) -> None:
+    """Stands where nobody counts what models took."""
+
+
 class CallUnderWay(Struct, kw_only=True):
     """The call of a model that is under way. If the run is cut off meanwhile, `estimate` tells what it will
     have taken, from how many characters of its reply were heard: services bill that too."""
@@ -70,6 +74,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """What this turn may do without asking, as it is now."""
     late: Callable[[Live], None] = nobody_hears
     """Is told words that were heard and that no pull takes any more, because the run was stopped."""
+    wasted: Callable[[Usage], Awaitable[None]] = nothing_wasted
+    """Counts what a summary took that no record tells of, because it was of no use."""
 
 
 class Agent(Protocol):
@@ -78,13 +84,15 @@ class Agent(Protocol):
 
 class CompressionResult(Struct, frozen=True, kw_only=True):
     """What makes a conversation shorter, and how many tokens its prompt takes before and after. Without a
-    record `why` says why there is none. `messages` is how many a summary tells of."""
+    record `why` says why there is none, and `usage` what models took in vain. `messages` is how many a
+    summary tells of."""
 
     before: int
     after: int
     record: Summarised | Cleared | None = None
     messages: int = 0
     why: str = ""
+    usage: Usage | None = None
 
 
 class Compression(Protocol):
