@@ -439,6 +439,32 @@ def test_pictures_are_dropped_named_and_pasted(home: Path, tmp_path: Path) -> No
         assert (tmp_path / "asked").read_text() == "--type image/png\n"
 
 
+def test_commands_of_hermes_are_run_in_the_chat(home: Path) -> None:
+    place = home.parent / "place"
+    with chat(home, rows=40) as glass:
+        glass.until(*ALL)
+        glass.person.type("/history")
+        glass.until("✗ Nothing has been said yet.")
+        glass.person.type("hello")
+        glass.until("You said: hello")
+        glass.person.type("/history")
+        glass.until("user:", "hello", "agent:", "You said: hello")
+        glass.person.type("/save told.md")
+        glass.until("messages are in told.md")
+        assert "You said: hello" in (place / "told.md").read_text()
+        glass.person.type("/browser connect")
+        glass.until("browser.cdp_url")
+        assert "9222" in (home / "config.yaml").read_text()
+        glass.person.type("/config")
+        glass.until("http://127.0.0.1:9222", "config.yaml:")
+        glass.person.type("/plugins disable nosuch")
+        glass.until("There is no plugin “nosuch”.")
+        glass.person.type("/config get 'x")
+        glass.until("✗ A quotation mark is missing.")
+        glass.person.type("/reload")
+        glass.until("❯ /reload", "Adopted: browser.cdp_url.")
+
+
 def kept_pictures(home: Path) -> set[str]:
     with sqlite3.connect(home / "gateway.db") as database:
         records = str(database.execute("SELECT * FROM journal").fetchall())

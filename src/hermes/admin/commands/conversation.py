@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from hermes.state.home.textfile import replace_text
 from hermes.state.settings.fingerprint import settings_fingerprint
 
 if TYPE_CHECKING:
+    from hermes.admin.shell.command import CliCommand
     from hermes.entry.terminal.oneshot import OneShot
     from hermes.entry.terminal.screen import ScreenStyle
     from hermes.entry.terminal.view_plain import PlainView
@@ -104,6 +106,25 @@ async def _converse_richly(process: ChatProcess, locate: Locate, words: str | No
             await asyncio.wait((entering, living))
 
 
+async def _operate(command: CliCommand, words: Sequence[str]) -> str:
+    """What another command of `hermes` prints on the home of this one; nobody can be asked."""
+    environ = {**command.environ, "HERMES_HOME": str(command.home), "NO_COLOR": "1"}
+    environ.pop("HERMES_PROFILE", None)
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "hermes", *words),
+        env=environ,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        return (await running.communicate())[0].decode("utf-8", "replace")
+    finally:
+        if running.returncode is None:
+            running.kill()
+
+
 def _read_picture(path: str) -> str:
     from hermes.admin.commands.pictures import data_url
 
@@ -145,7 +166,12 @@ async def _come_in(
     view.join(
         ChatStart(
             visit=visit,
-            plan=ChatPlan(first=words, greeting=greeting, spell=spell),
+            plan=ChatPlan(
+                first=words,
+                greeting=greeting,
+                spell=spell,
+                operate=None if process.url else partial(_operate, process.command),
+            ),
             title="" if process.quiet else f"Hermes {process.command.version}",
             facts=shown,
             display=display,
@@ -265,6 +291,7 @@ class TerminalTalk(Struct, frozen=True, kw_only=True):
                 once=once,
                 greeting=[] if once or self.process.quiet else self.greeting,
                 spell=self.process.command.console.spell,
+                operate=None if self.process.url else partial(_operate, self.process.command),
             ),
         )
 

@@ -17,7 +17,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from hermes.domain.chats.command_line import read_command
-from hermes.domain.errors import HermesError
+from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.models.manner import Manner
 from hermes.domain.text import one_line
@@ -37,12 +37,14 @@ from hermes.domain.turns.session import Session
 from hermes.domain.turns.turn import Turn
 from hermes.entry.terminal.background import BackgroundTasks
 from hermes.entry.terminal.door import Door, Exchange, GatewayGone, Presence, Visit, new_words_key
+from hermes.entry.terminal.operating import OPERATED, Operate, as_words
 from hermes.stream.fold.questions import choices, for_people, read_word
 
 OK, FAILED, GONE, INTERRUPTED = 0, 1, 129, 130
 OWN_COMMANDS = {
     "quit": "leave (also /exit, Ctrl-D)",
     "clear": "clear the screen",
+    **{name: about for name, (about, _) in OPERATED.items()},
 }
 NOBODY = "Nobody can be asked here: this run is not interactive."
 _LEAVING = ("quit", "exit")
@@ -67,12 +69,13 @@ class UnsentMessage(Struct, kw_only=True):
 
 class ChatPlan(Struct, frozen=True, kw_only=True):
     """What a chat begins with, and whether it ends with the answer to it; `spell` writes the commands in a
-    sentence as they work on this home."""
+    sentence as they work on this home, and `operate` runs one; None if the gateway is elsewhere."""
 
     first: str | None = None
     once: bool = False
     greeting: Sequence[str] = ()
     spell: Callable[[str], str] = str
+    operate: Operate | None = None
 
 
 class ChatOutput(Protocol):
@@ -257,6 +260,9 @@ class TerminalConversation:
     async def _command(self, line: str, name: str, args: str) -> None:
         if name in _LEAVING:
             raise ChatEnded(OK)
+        if name in OPERATED:
+            await self._operate(name, args)
+            return
         hearing = asyncio.create_task(self._hear_progress(), name="progress of a command")
         try:
             reply = await self._door.command(line)
@@ -289,6 +295,12 @@ class TerminalConversation:
             self._settled |= resumed.settled
             for turn in resumed.turns:
                 self._continue(turn)
+
+    async def _operate(self, name: str, args: str) -> None:
+        if self._plan.operate is None:
+            raise UserError(f"/{name} works where the gateway runs.")
+        printed = await self._plan.operate(as_words(name, args, self._session))
+        self._view.line(printed.strip() or "Done.")
 
     async def _hear_progress(self) -> None:
         if self._visit.progress is None:

@@ -41,6 +41,7 @@ from hermes.entry.terminal.chat.turn_drawing import TurnDrawing
 from hermes.entry.terminal.chat.window import ChatWindow, WindowParts, terminal_size
 from hermes.entry.terminal.door import ChatOption, Presence, Visit
 from hermes.entry.terminal.editor import MOST, LineHistory
+from hermes.entry.terminal.operating import OPERATED
 from hermes.entry.terminal.output import TerminalOutput
 from hermes.entry.terminal.screen import ScreenStyle, echo
 from hermes.stream.fold.questions import choices
@@ -58,6 +59,7 @@ _OWN = (
     ChatOption(name="paste", about="the same with the one in the clipboard (also Ctrl-V)"),
     ChatOption(name="skin", about="choose the colours", usage="|".join(SKINS)),
     ChatOption(name="statusbar", about="show or hide the line under the input"),
+    *(ChatOption(name=name, about=about, usage=usage) for name, (about, usage) in OPERATED.items()),
 )
 _MEANINGS = {
     "once": "allow it this time",
