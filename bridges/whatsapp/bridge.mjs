@@ -59,7 +59,7 @@ export function run(folder, { login = false, make = makeWASocket } = {}) {
     })
     let opened = false
     const beat = setInterval(() => opened && sock.ws.isOpen && tell({ event: 'alive' }), ALIVE)
-    inbox.attach(sock, async jid => (await groupOf(sock, jid))?.subject)
+    inbox.attach(sock, jid => groupOf(sock, jid))
     sock.ev.on('creds.update', device.save)
     for (const event of ['groups.update', 'groups.upsert', 'group-participants.update']) {
       sock.ev.on(event, () => groups.clear())

@@ -31,14 +31,14 @@ export class Inbox {
   }
 
   /** Listen to a socket, before anybody else hears of a message. */
-  attach(sock, groupName) {
+  attach(sock, groupOf) {
     sock.ws.prependListener('CB:message', node => {
       const name = `stanza:${nameOfStanza(node)}`
       this.#store.put([[name, { node, tries: (this.#store.get(name)?.tries ?? 0) + 1 }]])
     })
     sock.ev.on('messages.upsert', ({ messages, type }) => {
       for (const message of messages) {
-        this.#order = this.#order.then(() => this.#take(sock, message, type, groupName))
+        this.#order = this.#order.then(() => this.#take(sock, message, type, groupOf))
       }
     })
   }
@@ -56,7 +56,7 @@ export class Inbox {
     this.#store.put(names.map(name => [`in:${name}`, null]))
   }
 
-  async #take(sock, message, type, groupName) {
+  async #take(sock, message, type, groupOf) {
     const name = nameOf(message.key)
     const stanza = this.#store.get(`stanza:${name}`)
     if (!stanza && type !== 'notify') return // of the history, or of ourselves
@@ -69,12 +69,14 @@ export class Inbox {
     const key = { ...message.key }
     key.remoteJidAlt ??= await phoneOf(sock, key.remoteJid)
     key.participantAlt ??= await phoneOf(sock, key.participant)
+    const group = isJidGroup(key.remoteJid) ? await groupOf(key.remoteJid) : undefined
     const told = {
       key,
       message: proto.Message.decode(proto.Message.encode(message.message).finish()),
       messageTimestamp: Number(message.messageTimestamp),
       pushName: message.pushName,
-      groupName: isJidGroup(key.remoteJid) ? await groupName(key.remoteJid) : undefined
+      groupName: group?.subject,
+      byAdmin: group?.participants.some(one => one.admin && isOneOf(one, key))
     }
     this.#store.put([[`in:${name}`, JSON.stringify(told, slim)], ...done])
     this.#hand(`in:${name}`)
@@ -101,6 +103,11 @@ function cut(part, levels) {
     if (levels) cut(inner, levels - 1)
     else delete part[name]
   }
+}
+
+function isOneOf(member, { participant, participantAlt }) {
+  const writer = [participant, participantAlt].filter(Boolean).map(bare)
+  return [member.id, member.lid, member.phoneNumber].some(jid => jid && writer.includes(bare(jid)))
 }
 
 async function phoneOf(sock, jid) {

@@ -97,7 +97,7 @@ function make(config) {
     }),
     readMessages: async keys => say({ read: keys }),
     onWhatsApp: async jid => [{ jid, exists: !facts.missing?.includes(jid) }],
-    groupMetadata: async id => ({ id, subject: 'The family', participants: [] }),
+    groupMetadata: async id => ({ id, subject: 'The family', participants: (facts.admins ?? []).map(jid => ({ id: jid, admin: 'admin' })) }),
     updateMediaMessage: async message => message,
     signalRepository: { lidMapping: { getPNForLID: async lid => facts.phones?.[lid] ?? null } }
   }

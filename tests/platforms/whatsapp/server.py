@@ -59,6 +59,8 @@ class WhatsApp(ServedFake):
     files: dict[str, bytes] = field(default_factory=dict)
     phones: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
+    admins: list[str] = field(default_factory=list)
+    """Of the group."""
     unlinked: bool = False
     refused: int = 0
     """The code with which each connection is closed."""
@@ -123,7 +125,9 @@ class WhatsApp(ServedFake):
         if "hello" in told:
             self.connections += 1
             me = {"id": f"{ME}:7@s.whatsapp.net", "lid": f"{MY_LID}:7@lid", "name": "Hermes"}
-            await socket.send_json({"facts": {"me": me, "phones": self.phones, "missing": self.missing}})
+            await socket.send_json(
+                {"facts": {"me": me, "phones": self.phones, "missing": self.missing, "admins": self.admins}}
+            )
             if self.refused:
                 await socket.send_json({"close": {"code": self.refused, "why": "Connection Failure"}})
             elif self.unlinked or not told["hello"]:

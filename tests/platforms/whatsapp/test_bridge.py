@@ -338,6 +338,23 @@ async def test_quotes_of_quotes_stop_nothing(depth: int) -> None:
         assert bed.server.connections == 1
 
 
+async def test_only_admins_delete_what_others_wrote() -> None:
+    member, admin, ann = (f"{name}@s.whatsapp.net" for name in ("15552220002", "15553330003", ANN))
+    async with WhatsAppBed() as bed:
+        bed.server.admins = [admin]
+        inboxes = Inboxes()
+        async with running(bed.connect(), inboxes.accept, None):
+            await until(lambda: inboxes.batches > 0, "it is not connected")
+            for count, writer in enumerate((member, admin), 1):
+                of_ann = {"remoteJid": GROUP, "fromMe": False, "id": "AC01", "participant": ann}
+                revoked = {"protocolMessage": {"key": of_ann, "type": "REVOKE"}}
+                bed.server.say(revoked, chat=GROUP, by=writer)
+                bed.server.say({"conversation": "now"}, chat=GROUP, by=writer)
+                await until(lambda last=count: inboxes.texts.count("now") == last, "nothing came")
+        deletions = [item for item in inboxes.items if item.what is InboundKind.DELETED]
+        assert [(item.ref, item.source.user) for item in deletions] == [(f"AC01@{ann}", "15553330003")]
+
+
 async def test_a_number_without_whatsapp_is_refused() -> None:
     async with WhatsAppBed() as bed:
         bed.server.missing = ["15559999999@s.whatsapp.net"]

@@ -132,7 +132,7 @@ def to_inbounds(event: Any, me: LinkedDevice) -> Inbound | None:
     if isinstance(reaction := content.get("reactionMessage"), dict):
         return _reaction(item, reaction, me)
     if isinstance(change := content.get("protocolMessage"), dict):
-        return _change(item, change, author, me)
+        return _change(item, change, author, me, by_admin=event.get("byAdmin") is True)
     return _said(item, content, me)
 
 
@@ -189,10 +189,14 @@ def _reaction(item: Inbound, reaction: Mapping[str, Any], me: LinkedDevice) -> I
     return replace(item, what=InboundKind.REACTION, ref=ref, text=storable(as_text(reaction.get("text"))))
 
 
-def _change(item: Inbound, change: Mapping[str, Any], author: str, me: LinkedDevice) -> Inbound | None:
+def _change(
+    item: Inbound, change: Mapping[str, Any], author: str, me: LinkedDevice, *, by_admin: bool
+) -> Inbound | None:
     """An edit or a deletion; keys in it are as its writer sees them."""
     key, kind = as_dict(change.get("key")), change.get("type")
     if not key.get("fromMe") and key.get("participant"):  # an admin deletes what somebody else wrote
+        if not by_admin:  # which any member can say, and WhatsApp's servers cannot read
+            return None
         author = MINE if me.is_named(key["participant"]) else _named(key["participant"])
     ref = f"{shaped(key['id'], _ID)}@{author}"
     if kind == "REVOKE":
