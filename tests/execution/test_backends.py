@@ -156,6 +156,21 @@ def judging(agent: AgentBackends) -> ToolServices:
     return ToolServices({Backend: agent.backend, CommandRules: rules})
 
 
+async def test_a_backend_hears_what_variables_say_now(tmp_path: Path) -> None:
+    """Those of `.env` are not of the environment, and a token may be another one by its next use."""
+    given: list[BackendRequest] = []
+
+    def make(request: BackendRequest) -> Backend:
+        given.append(request)
+        return make_local(request)
+
+    rig = Rig(tmp_path, owned(terminal=TerminalSettings(backend="own")), {"own": make})
+    await rig.agent().of(turn("c")).place()
+    assert (given[0].variable("PATH"), given[0].variable("TOKEN")) == ("/usr/bin:/bin", "")
+    rig.gateway.variable = lambda agent, name: f"{name} of {agent}"
+    assert given[0].variable("TOKEN") == "TOKEN of main"
+
+
 async def test_what_a_removed_agent_left_running_ends(tmp_path: Path) -> None:
     rig = Rig(tmp_path, owned(agents={"bee": HostedAgent()}), {})
     bee, main, there = rig.agent("bee"), rig.agent(), turn("7")

@@ -13,7 +13,7 @@ import pytest
 
 from hermes.app.agents.registry import AgentRegistry
 from hermes.domain.errors import UserError
-from hermes.domain.ids import EVERY_AGENT, AgentId
+from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, AgentId
 from hermes.domain.ports.agent import ModelPiece
 from hermes.domain.ports.agent import ModelRequest as Request
 from hermes.domain.settings.live import SettingsReport
@@ -154,6 +154,20 @@ async def test_agents_that_rest_leave_nothing_behind(tmp_path: Path, full: bool)
             assert not [ref for ref in held if ref() is not None], "something still holds their tools"
             assert [name for name in agents if agents.built(name)] == ["main"]
             assert (await ask(api, names[0])).status == 200
+
+
+async def test_backends_hear_what_env_says_now(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / ".env").touch(0o600)
+    (home / ".env").write_text("MODAL_TOKEN_SECRET=as-first\n")
+    async with ApiWorld(home=home, config="", provider=ScriptedModel(run_words)) as api:
+        backends = api.app._agents.backends
+        assert backends.variable(MAIN_AGENT, "MODAL_TOKEN_SECRET") == "as-first"
+        (home / ".env").write_text("MODAL_TOKEN_SECRET=as-second\n")
+        after, _ = await api.app._agents.succeed(load_settings(home, {}))
+        assert after.backends.variable(MAIN_AGENT, "MODAL_TOKEN_SECRET") == "as-second"
+        await after.retire()
 
 
 async def test_an_agent_that_is_removed_while_it_works_ends_its_turn_cleanly(tmp_path: Path) -> None:

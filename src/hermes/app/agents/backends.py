@@ -78,6 +78,7 @@ class GatewayBackends:
         self._newest: dict[tuple[AgentId, str], _Key] = {}
         self._making: dict[_Key, asyncio.Future[KeptBackend]] = {}
         self._sharing = RLock()
+        self.variable: Callable[[AgentId, str], str] = lambda agent, name: environ.get(name, "")
         self.lead_out: Callable[[BackendRequest], BackendRequest] = lambda request: request
         """Adds the way to the hosts that a backend may reach."""
         self.bound: dict[tuple[AgentId, str], Callable[[], Awaitable[HeldBackend]]] = {}
@@ -134,6 +135,7 @@ class GatewayBackends:
             share=self._share,
             route=order.route,
             network=order.network,
+            find=lambda name: self.variable(order.profile.agent, name),
         )
         return self.lead_out(request)
 

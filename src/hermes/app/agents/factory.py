@@ -136,6 +136,7 @@ class AgentFactory:
             around.environ, around.overrides.clock, lambda: around.live.now, around.overrides.probes
         )
         self.backends.lead_out = around.egress.lead_out
+        self.backends.variable = self._variable
         self._before: AgentFactory | None = None
         self._retired = False
         self._closed: tuple[str, ...] = ()
@@ -196,7 +197,11 @@ class AgentFactory:
             await after.retire()
             raise
         after._before = self
+        self.backends.variable = after._variable
         return after, main
+
+    def _variable(self, agent: AgentId, name: str) -> str:
+        return self._loaded.of(agent).variable(name)
 
     @property
     def ids(self) -> tuple[AgentId, ...]:

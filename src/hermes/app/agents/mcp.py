@@ -121,6 +121,7 @@ async def try_server(
     server = replace(profile.settings.mcp_servers[name], agents=(), enabled=True)
     settings = replace(profile.settings, mcp_servers={name: server})
     made = GatewayBackends(environ, SystemClock(), lambda: settings)
+    made.variable = lambda agent, name: secrets.reveal(name) or environ.get(name, "")
     await asyncio.to_thread(made.load)
     profile, began = replace(profile, settings=settings), time.monotonic()
     workspace = profile.home / WORKSPACE

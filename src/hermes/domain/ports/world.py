@@ -308,9 +308,10 @@ that name a proxy."""
 class BackendRequest(Struct, frozen=True, kw_only=True):
     """What a backend is made from. `home` is the agent's folder on the gateway's machine, `workspace` the one
     its commands start in there; a backend with a world of its own may map or ignore it. Of `environ`, the
-    variables of the gateway, commands may see those in `passthrough`. `route` is the route that asks for this
-    backend; None = the settings do, for all. A backend that cannot hold `network` must refuse to open; with
-    `hosts` in it, `open_egress` opens the way to them."""
+    variables of the gateway, commands may see those in `passthrough`. `find` answers `variable`, which is for
+    the backend itself. `route` is the route that asks for this backend; None = the settings do, for all. A
+    backend that cannot hold `network` must refuse to open; with `hosts` in it, `open_egress` opens the way to
+    them."""
 
     profile: Profile
     workspace: Path
@@ -320,10 +321,16 @@ class BackendRequest(Struct, frozen=True, kw_only=True):
     route: Route | None = None
     network: NetworkRules = OPEN_NETWORK
     open_egress: OpenEgress | None = None
+    find: Callable[[str], str] | None = None
 
     @property
     def home(self) -> Path:
         return self.profile.home
+
+    def variable(self, name: str) -> str:
+        """What a variable of `.env` or of the environment says by now, a secret one too; empty if it is not
+        set. It is for the backend itself, never for its commands."""
+        return self.environ.get(name, "") if self.find is None else self.find(name)
 
 
 MakeBackend = Callable[[BackendRequest], Backend]
