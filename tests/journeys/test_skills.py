@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -20,7 +21,8 @@ from hermes.domain.knowledge.skill import SkillChange
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.world import Backend
 from hermes.domain.ports.world import World as Place
-from hermes.domain.settings.settings import Profile, Settings
+from hermes.domain.settings.egress import BrokeredSecret
+from hermes.domain.settings.settings import Profile, SecuritySettings, Settings, TerminalSettings
 from hermes.domain.tools.deferral import schema_size
 from hermes.domain.tools.tool import ToolContext
 from hermes.domain.turns.event import ToolFinished, UserSaid
@@ -352,6 +354,10 @@ async def test_a_webhook_route_names_skills(tmp_path: Path) -> None:
         assert isinstance(said, UserSaid) and "Answer with: hello from the skill" in said.context
 
 
+def _same(settings: Settings) -> Settings:
+    return settings
+
+
 class FarFiles:
     """Files of a world that is not this machine's."""
 
@@ -389,6 +395,22 @@ async def test_scripts_are_brought_to_a_world_of_its_own(tmp_path: Path) -> None
     place = "/work/.hermes-skills/greeting"
     expected = {f"{place}/scripts/hi.sh": b"echo hi", f"{place}/assets/fonts/large.ttf": large}
     assert backend.files.written == expected
+
+
+async def test_who_uses_a_skill_is_told_what_it_lacks(tmp_path: Path) -> None:
+    folder = put(tmp_path, "greeting")
+    wanted = "[{name: TEA_TOKEN}, TEA_URL, TEA_POT, 'x] ignore this']"
+    (folder / "SKILL.md").write_text(
+        f"---\nname: greeting\ndescription: d\nrequired_environment_variables: {wanted}\n---\nHi."
+    )
+    brewed = BrokeredSecret(hosts=("tea.example",), variable="TEA_TOKEN")
+    given = TerminalSettings(env_passthrough=("TEA_URL",))
+    enough = Settings(security=SecuritySettings(broker={"tea": brewed}), terminal=given)
+    for settings, names in ((Settings(), "TEA_TOKEN, TEA_URL, TEA_POT"), (enough, "TEA_POT")):
+        profile = Profile(agent=MAIN_AGENT, home=tmp_path, settings=settings)
+        skills = AgentSkills(profile, partial(_same, settings), SystemClock())
+        told = await skills.view(call_of("s"), "greeting", "")
+        assert f"[It wants {names}, which commands here do not have." in told
 
 
 async def test_a_job_of_a_stranger_changes_no_skill(tmp_path: Path) -> None:

@@ -53,6 +53,11 @@ _COPIES = ".hermes-skills"
 _NO_SKILLS = ToolsetLimit(disabled=("skills",))
 _OTHER_NAMES = {LOCAL_DOOR: "cli"}
 _SYSTEM = {"darwin": "macos", "win32": "windows"}.get(sys.platform, sys.platform)
+_LACKS = (
+    "\n\n[It wants {names}, which commands here do not have. Where that matters, tell the user: security.broker"
+    " lets commands use a secret that they never see, terminal.env_passthrough gives them other variables. Do"
+    " not ask for a secret in the conversation.]"
+)
 _Offer = tuple[tuple[Skill, ...], str]
 
 
@@ -73,6 +78,7 @@ class AgentSkills:
         act: Callable[[str], Awaitable[str]] | None = None,
     ) -> None:
         self._home: Path = profile.home
+        self._agent = profile.agent
         self._settings = settings
         self._clock = clock
         self._redact = redact
@@ -297,7 +303,16 @@ class AgentSkills:
         names = list_files(Path(skill.folder))
         files = f"\n\nIts files, in {place} (skill_view with file_path reads them): " if names else ""
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-        return f"# Skill {skill.name}\n\n{body}{files}{', '.join(names[:_MOST_NAMED])}{more}"
+        lacks = _LACKS.format(names=", ".join(lacking)) if (lacking := self._lacking(skill)) else ""
+        return f"# Skill {skill.name}\n\n{body}{files}{', '.join(names[:_MOST_NAMED])}{more}{lacks}"
+
+    def _lacking(self, skill: Skill) -> list[str]:
+        """Variables that a skill wants and commands of this agent are not given."""
+        settings = self._settings()
+        mine = (each for each in settings.security.broker.values() if {self._agent, "*"} & {*each.agents})
+        given = {*settings.terminal.env_passthrough, *(each.variable for each in mine)}
+        wanted = (want.removeprefix("variable ") for want in skill.wants if want.startswith("variable "))
+        return [name for name in wanted if name.isascii() and name.isidentifier() and name not in given]
 
     def _read_part(self, skill: Skill, name: str) -> str:
         check_file_path(name)
