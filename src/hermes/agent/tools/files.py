@@ -328,7 +328,7 @@ async def search_files(
     """Search file contents by regular expression, or names by glob (target=files). Skips ignored and binary
     files.
 
-    glob: only files named so, like *.py
+    glob: like *.py
     """
     _, root = await check_target(invocation, path, writing=False)
     place = await invocation.scope()

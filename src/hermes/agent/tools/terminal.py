@@ -178,7 +178,7 @@ async def terminal(
     """Run a bash command. cd and export last for the session; stdin is closed. Dangerous commands are put to
     the user first. Start long-lived programs with background=true, then use process.
 
-    workdir: absolute, for this command only
+    workdir: for this command only
     timeout: seconds, at most 600
     pty: run it on a terminal
     notify: be told when it ends
@@ -322,7 +322,7 @@ async def process(
     """Background processes: poll gives new output, log its last lines or those from offset on, write sends
     text as a line, close ends the input.
 
-    seconds: for wait, at most 600
+    seconds: at most 600
     """
     from hermes.agent.danger.destinations import reaches_out
 

@@ -54,9 +54,9 @@ _NO_SKILLS = ToolsetLimit(disabled=("skills",))
 _OTHER_NAMES = {LOCAL_DOOR: "cli"}
 _SYSTEM = {"darwin": "macos", "win32": "windows"}.get(sys.platform, sys.platform)
 _LACKS = (
-    "\n\n[It wants {names}, which commands here do not have. Where that matters, tell the user: security.broker"
-    " lets commands use a secret that they never see, terminal.env_passthrough gives them other variables. Do"
-    " not ask for a secret in the conversation.]"
+    "\n\n[It wants {names}, which commands here do not have. Where that matters, tell the user:"
+    " security.broker lets commands use a secret that they never see, terminal.env_passthrough gives them"
+    " other variables. Do not ask for a secret in the conversation.]"
 )
 _Offer = tuple[tuple[Skill, ...], str]
 
@@ -306,7 +306,7 @@ class AgentSkills:
         lacks = _LACKS.format(names=", ".join(lacking)) if (lacking := self._lacking(skill)) else ""
         return f"# Skill {skill.name}\n\n{body}{files}{', '.join(names[:_MOST_NAMED])}{more}{lacks}"
 
-    def _lacking(self, skill: Skill) -> list[str]:
+    def _lacking(self, skill: Skill) -> Sequence[str]:
         """Variables that a skill wants and commands of this agent are not given."""
         settings = self._settings()
         mine = (each for each in settings.security.broker.values() if {self._agent, "*"} & {*each.agents})

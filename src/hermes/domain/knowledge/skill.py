@@ -24,7 +24,7 @@ NAME_RULE = "Use up to 64 small letters, digits and single hyphens, like code-re
 _TO_SLUG = re.compile(r"[^\w-]+|_+")
 _HYPHENS = re.compile(r"-{2,}")
 _HEAD = "# Skills"
-_TELL = "If a task fits one of these, load it with `skill_view` first and follow it."
+_TELL = "If one fits, load it with `skill_view` and follow it."
 _SEARCH = "Ways of working that you can load: `skills_list` finds one for a task, `skill_view` loads it."
 
 
@@ -73,11 +73,9 @@ def catalogue(skills: Sequence[Skill]) -> str:
     shipped = ", ".join(skill.name for skill in skills if skill.trust is SkillTrust.BUNDLED)
     others = [skill for skill in skills if skill.trust is not SkillTrust.BUNDLED]
     for words in (160, 110, 80, 55, 0):
-        lines = [
-            f"- {skill.name}" + (f": {one_line(skill.description, words)}" if words else "")
-            for skill in others
-        ]
-        block = "\n".join([_HEAD, _TELL, *lines, *([f"- {shipped}"] if shipped else [])])
+        lines = [f"- {skill.name}: {one_line(skill.description, words)}" for skill in others if words]
+        bare = ", ".join(skill.name for skill in others if not words)
+        block = "\n".join([_HEAD, _TELL, *lines, *(f"- {names}" for names in (bare, shipped) if names)])
         if len(block.encode()) <= MOST_CATALOGUE:
             return block
     return f"{_HEAD}\n{_SEARCH} There are {len(skills)}."
