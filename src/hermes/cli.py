@@ -373,16 +373,19 @@ def _fail(message: str, hint: str = "", code: int = FAILED) -> int:
 
 def _is_output(error: OSError) -> bool:
     """Whether it was our output that could not be written: a disk that is full, a terminal that went away.
-    What could not be written is still waiting to be, so it fails again; any other file's trouble does not."""
+    A blank fails like what could not be written; any other file's trouble does not."""
     import errno
+    import io
+    import os
 
     if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT):
         return False
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
-    except (OSError, ValueError):
-        return True
+            os.write(sys.stdout.fileno(), b"" if sys.stdout.isatty() else b" ")
+    except (OSError, ValueError) as fault:
+        return not isinstance(fault, io.UnsupportedOperation)
     return False
 
 
