@@ -97,7 +97,12 @@ MESSAGES: dict[str, dict[str, Any]] = {
     ),
     "contact": told(
         "AC21",
-        {"contactMessage": {"displayName": "Bob", "vcard": "BEGIN:VCARD\nTEL;type=CELL:+1 555\nEND:VCARD"}},
+        {
+            "contactMessage": {
+                "displayName": "Bob",
+                "vcard": "BEGIN:VCARD\nitem1.TEL;type=CELL:+1 555\nEND:VCARD",
+            }
+        },
     ),
     "poll": told(
         "AC22",

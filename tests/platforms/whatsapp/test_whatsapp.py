@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,16 @@ def test_messages() -> None:
     assert read("poll").text == "[Poll: Tea? (yes, no)]"
     for name in ("of ourselves", "of ourselves to somebody", "nothing"):
         assert to_inbounds(MESSAGES[name], SELF) == ()
+
+
+def test_a_card_without_an_end_holds_nobody_up() -> None:
+    """In a process of its own: what never ends would not let go of this one."""
+    reading = (
+        "from hermes.entry.platforms.whatsapp.convert import _described as words; "
+        "print(words({'contactMessage': {'displayName': 'Bob', 'vcard': 'TEL' * 2_000_000}}))"
+    )
+    done = subprocess.run([sys.executable, "-c", reading], capture_output=True, timeout=60, check=True)
+    assert done.stdout == b"[Contact: Bob]\n"
 
 
 def test_in_the_chat_with_oneself_nobody_else_is_heard() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -272,11 +272,7 @@ def _described(content: Mapping[str, Any]) -> str:
         *as_dicts(dig(content, "contactsArrayMessage", "contacts")),
     ]
     if any(cards):
-        phones = (
-            phone
-            for card in cards
-            for phone in re.findall(r"TEL[^:]*:([^\r\n]+)", as_text(card.get("vcard")))
-        )
+        phones = (phone for card in cards for phone in _phones(as_text(card.get("vcard"))))
         names = (flat(card.get("displayName")) for card in cards)
         return f"[Contact: {', '.join(filter(None, (*names, *map(flat, phones))))}]"
     for name in ("pollCreationMessage", "pollCreationMessageV2", "pollCreationMessageV3"):
@@ -286,6 +282,14 @@ def _described(content: Mapping[str, Any]) -> str:
     if isinstance(event := content.get("eventMessage"), dict):
         return f"[Event: {flat(event.get('name'), 200)}]"
     return ""
+
+
+def _phones(vcard: str) -> Iterator[str]:
+    """The numbers of a card: lines like `item1.TEL;type=CELL:+1 555`."""
+    for line in vcard.splitlines():
+        name, _, number = line.partition(":")
+        if name.partition(";")[0].rpartition(".")[2].upper() == "TEL":
+            yield number
 
 
 def _file(item: Inbound, content: Mapping[str, Any]) -> Attachment | None:
