@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.agent.models.login.oauth import request_code, wait_for_tokens
-from hermes.agent.models.login.services import LOGINS, account_headers, claims_of
+from hermes.agent.models.login.oauth import refresh_tokens, request_code, wait_for_tokens
+from hermes.agent.models.login.services import LOGINS, account_headers, claims_of, login_of
 from hermes.cli import main
 from hermes.domain.errors import FaultKind, HermesError, NeedsLogin, UserError
 from hermes.domain.models.credential import Cooldown
@@ -185,6 +185,42 @@ def test_one_logs_in_and_out(
         assert again.id == stored.id and again.key.reveal() == "access-2" and not again.dead
     assert main(["logout", provider]) == 0
     assert CredentialFile(home).read().credentials == ()
+
+
+def test_vertex_takes_the_login_of_googles_program_over(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = home / "gcloud" / "application_default_credentials.json"
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(file.parent))
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    server = FakeLoginServer(rotates=False)
+    given = server.tokens()
+    kept = {"type": "authorized_user", "client_id": "test-client", "refresh_token": given["refresh_token"]}
+    with served(server):
+        monkeypatch.setattr("hermes.agent.models.login.google.TOKEN_URL", f"{server.url}/token")
+        for text, words in (
+            (None, "There is no login of Google's"),
+            ("[" * 9000, "holds none"),
+            ('{"type": "service_account"}', "holds the key of a service account"),
+            (json.dumps(kept | {"refresh_token": "of-another"}), "is not valid any more"),
+        ):
+            file.parent.mkdir(exist_ok=True)
+            if text is not None:
+                file.write_text(text)
+            assert main(["login", "vertex"]) == 1
+            shown = capsys.readouterr().err
+            assert words in shown and "gcloud auth application-default login" in shown
+        assert CredentialFile(home).read().credentials == ()
+        file.write_text(json.dumps(kept | {"client_secret": "not-so-secret"}))
+        for _ in range(2):
+            assert main(["login", "vertex"]) == 0
+        (stored,) = CredentialFile(home).read().credentials
+        assert stored.provider == "vertex" and stored.refresh.reveal() == given["refresh_token"]
+        service = login_of(stored)
+        assert service is not None and service.token_url == f"{server.url}/token"
+        renewed = asyncio.run(refresh_tokens(service, stored.refresh, NOW))
+        assert renewed.access.reveal() != stored.key.reveal()
+    assert server.asked[-1]["client_secret"] == "not-so-secret"
 
 
 # --- the flows ---

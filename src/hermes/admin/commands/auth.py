@@ -13,8 +13,10 @@ from datetime import UTC, datetime
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column, dash
-from hermes.agent.models.login.oauth import LoginTokens, request_code, wait_for_tokens
-from hermes.agent.models.login.services import LOGINS, DeviceLogin, claims_of
+from hermes.agent.models.login import google
+from hermes.agent.models.login.google import read_google_login
+from hermes.agent.models.login.oauth import LoginTokens, refresh_tokens, request_code, wait_for_tokens
+from hermes.agent.models.login.services import LOGINS, DeviceLogin, claims_of, login_of
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.models.credential import Credential, CredentialKind
@@ -22,6 +24,7 @@ from hermes.domain.models.providers import CUSTOM, PROVIDERS, ProviderAuth, find
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.settings import AUTO
 from hermes.domain.text import closest, list_some, one_line
+from hermes.domain.word import replace
 from hermes.entry.desk import apply_settings
 from hermes.state.home.credentials import CredentialFile
 from hermes.state.home.homes import agent_home, prepare_home
@@ -38,6 +41,7 @@ _KEY = {
     "--api-key KEY": "the key; better left out: it is asked for and not shown, or read from a pipe",
     "--base-url URL": "the address that it is for, if that is not the provider's own",
 }
+_WAYS = (*LOGINS, google.PROVIDER)
 _TYPES = {"api-key": CredentialKind.API_KEY, "oauth": CredentialKind.OAUTH}
 
 
@@ -69,7 +73,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def login_arguments(parser: argparse.ArgumentParser) -> None:
-    names = ", ".join(LOGINS)
+    names = ", ".join(_WAYS)
     declare(parser, {"[provider]": f"where: {names}"} | _LOGIN)
 
 
@@ -109,42 +113,51 @@ def _add(command: CliCommand) -> None:
 
 def login(command: CliCommand) -> None:
     provider = command.asked.provider
-    if provider is None and len(LOGINS) > 1:
-        raise UserError("Where do you want to log in?", hint=f"hermes login {' | '.join(LOGINS)}")
+    if provider is None:
+        raise UserError("Where do you want to log in?", hint=f"hermes login {' | '.join(_WAYS)}")
     _log_in(command, _provider(provider), again=True)
 
 
 def _log_in(command: CliCommand, provider: str, *, again: bool) -> None:
-    """Get tokens by a code. A login `again` takes the place of one with its label, or of one that is over."""
+    """Get tokens by a code, or by the login of Google's own program. A login `again` takes the place of one
+    with its label, or of one that is over."""
+    kept = read_google_login(command.environ) if provider == google.PROVIDER else None
     service = LOGINS.get(provider)
-    if service is None:
-        hint = f"Store a key: hermes auth add {provider}. One can log in to {', '.join(LOGINS)}."
+    if service is None and kept is None:
+        hint = f"Store a key: hermes auth add {provider}. One can log in to {', '.join(_WAYS)}."
         raise UserError(f"One cannot log in to {provider}.", hint=hint)
     file = _file(command)
     logins = [one for one in file.read().of(provider) if one.kind is CredentialKind.OAUTH]
     if not again:
         _label(command.asked.label, "login", logins)  # before anybody takes the trouble
-    tokens = asyncio.run(_tokens(command, service))
+    start = Credential(id="", provider=provider, label=google.TITLE, client=kept[1] if kept else None)
+    service = service or login_of(start)
+    assert service is not None
+    tokens = asyncio.run(_tokens(command, service, kept[0] if kept else None))
     wanted = command.asked.label or _owner(tokens)
     before = [one for one in logins if again and (one.dead or one.label == (wanted or one.label))]
     if before:
-        credential = tokens.on(before[0])
+        credential = tokens.on(replace(before[0], client=start.client))
     else:
         new = Credential(
             id=secrets.token_hex(3),
             provider=provider,
             label=_label(command.asked.label, wanted or "login", logins),
             kind=CredentialKind.OAUTH,
-            source="device_code",
+            source="gcloud" if kept else "device_code",
+            client=start.client,
         )
         credential = tokens.on(new)
     file.add(credential)
     _tell(command, credential, f"Logged in to {service.title}; the login is in {file.path}.")
 
 
-async def _tokens(command: CliCommand, service: DeviceLogin) -> LoginTokens:
+async def _tokens(command: CliCommand, service: DeviceLogin, refresh: Secret | None) -> LoginTokens:
     say = command.console.note
     try:
+        if refresh is not None:
+            given = await refresh_tokens(service, refresh, datetime.now(UTC))
+            return replace(given, refresh=given.refresh or refresh)
         code = await request_code(service)
         say(f"Open {one_line(code.url, 300)} in any browser, and log in to {service.title}.")
         say(f"Type in this code, if you are asked for one: {one_line(code.code, 40)}")
