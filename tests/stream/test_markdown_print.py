@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import pytest
@@ -153,3 +155,13 @@ def test_tags_are_closed_in_order(flavour: Flavour) -> None:
     assert not tags.open
     if flavour is Flavour.TELEGRAM_HTML:
         assert tags.seen <= {"b", "i", "u", "s", "a", "code", "pre", "blockquote"}
+
+
+def test_a_gap_without_end_holds_nobody_up() -> None:
+    """In a process of its own: what never ends would not let go of this one."""
+    printing = (
+        "from hermes.domain.chats.capabilities import Flavour; from hermes.stream.text.print import *; "
+        "print(*(print_markdown(parse('a' + ' ' * 200_000 + 'b'), each).count('b') for each in Flavour))"
+    )
+    done = subprocess.run([sys.executable, "-c", printing], capture_output=True, timeout=60, check=True)
+    assert done.stdout.split() == [b"1"] * len(Flavour)

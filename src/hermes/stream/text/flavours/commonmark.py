@@ -22,7 +22,7 @@ _MARKUP = re.compile(
     r"|&(?=#|\w+;)"
 )
 _LINE_START = re.compile(r"^([-+>#=|]|:(?=-)|\d{1,9}(?=[.)]))", re.MULTILINE)
-_LINE_EDGES = re.compile(r"^[^\S\n]+|[^\S\n]+$", re.MULTILINE)
+_LINE_EDGES = re.compile(r"^[^\S\n]+|(?<![^\S\n])[^\S\n]+$", re.MULTILINE)
 _ENTITY = re.compile(r"&(?=#|\w+;)")
 _TICKS = re.compile("`+")
 _DELIMITERS = {md.Align.NONE: "---", md.Align.LEFT: ":--", md.Align.CENTER: ":-:", md.Align.RIGHT: "--:"}
