@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import stat
 import zipfile
@@ -14,10 +15,12 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import UserError
-from hermes.domain.knowledge.skill import SkillTrust
+from hermes.domain.knowledge.skill import SkillChange, SkillTrust
+from hermes.state.skills.editing import plan_change
 from hermes.state.skills.evidence import differences, gather
 from hermes.state.skills.installing import InstalledSkills
 from hermes.state.skills.package import LARGEST_FILE, MOST_FILES, SkillPackage, pack, pack_folder, pack_zip
+from hermes.state.skills.shelf import SkillShelf
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 HEAD = b"---\nname: tea\ndescription: How to make tea.\n---\n"
@@ -217,6 +220,39 @@ def test_a_renamed_folder_is_no_longer_pinned_and_own_skills_stay(tmp_path: Path
     (tmp_path / "skills" / "drinks" / "tea").mkdir()
     with pytest.raises(UserError, match="of your own already"):
         install(tmp_path, tea())
+
+
+@pytest.mark.parametrize("field", ["folder", "staged"])
+def test_no_list_of_installed_skills_leads_out(tmp_path: Path, field: str) -> None:
+    home, precious = tmp_path / "home", tmp_path / "precious"
+    install(home, tea())
+    precious.mkdir()
+    (precious / "SKILL.md").write_bytes(HEAD)
+    lock = home / "skills" / ".lock.json"
+    listed = json.loads(lock.read_bytes())
+    listed["skills"]["tea"][field] = "../../precious"
+    lock.write_text(json.dumps(listed))
+    installed = InstalledSkills(home)
+    for work in (installed.recover, lambda: installed.remove("tea"), lambda: install(home, tea(NEW))):
+        with pytest.raises(UserError, match="is not a list of installed skills"):
+            work()
+    assert (precious / "SKILL.md").read_bytes() == HEAD
+
+
+def test_an_agent_writes_through_no_link(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    folder = tmp_path / "home" / "skills" / "tea"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_bytes(HEAD)
+    (folder / "references").symlink_to(elsewhere)
+    (folder / "lost.md").symlink_to(elsewhere / "not-there")
+    shelf = SkillShelf(folder.parent, SkillTrust.LOCAL)
+    shelf.scan()
+    for name in ("references/new.md", "lost.md"):
+        change = SkillChange(action="edit", name="tea", content="x", file_path=name)
+        with pytest.raises(UserError, match="link"):
+            plan_change(tmp_path / "home", change, shelf.skills[0])
 
 
 def test_an_update_shows_what_changes() -> None:

@@ -44,7 +44,10 @@ def plan_change(home: Path, change: SkillChange, there: Skill | None) -> Planned
     if change.action == "delete" and not change.file_path:
         return PlannedChange(path=str(where), before=read_text(folder, SKILL_FILE), after=None)
     name = check_path(change.file_path) if change.file_path else SKILL_FILE
-    before = read_text(folder, name) if (folder / name).exists() else None
+    above = Path(os.path.realpath(folder), name).parent
+    if os.path.realpath(above) != str(above):
+        raise UserError(f"{name} is reached through a link, so it is not written.")
+    before = read_text(folder, name) if os.path.lexists(folder / name) else None
     after = _after(change, name, before)
     if name == SKILL_FILE and after is not None:
         check_strict(after, folder.name)

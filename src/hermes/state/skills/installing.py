@@ -20,11 +20,12 @@ from msgspec import Struct
 
 from hermes.domain.errors import UserError
 from hermes.domain.knowledge.skill import SKILL_FILE, SkillTrust
+from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.state.home.homes import SKILLS_FOLDER
 from hermes.state.home.jsonfile import read_mapping
 from hermes.state.home.wholefile import sync_folder, write_whole
-from hermes.state.skills.package import SkillPackage, pack_folder
+from hermes.state.skills.package import SkillPackage, check_file_path, pack_folder
 from hermes.state.skills.shelf import SkillShelf
 
 LOCK_FILE = ".lock.json"
@@ -184,8 +185,13 @@ class InstalledSkills:
     def _read(self) -> dict[str, PinnedSkill]:
         tree: Any = read_mapping(self._shelf / LOCK_FILE).get("skills", {})
         try:
-            return msgspec.convert(tree, dict[str, PinnedSkill])
-        except msgspec.ValidationError as error:
+            pins = msgspec.convert(tree, dict[str, PinnedSkill])
+            for pin in pins.values():  # who wrote it was perhaps not us, and what it names is deleted
+                check_file_path(pin.folder)
+                if pin.staged and (not pin.staged.startswith(_STAGING) or "/" in pin.staged):
+                    raise UserError(f"“{one_line(pin.staged)}” is no folder of an installation.")
+            return pins
+        except (msgspec.ValidationError, UserError) as error:
             message = f"{self._shelf / LOCK_FILE} is not a list of installed skills."
             raise UserError(message, hint="Mend it, or move it away.") from error
 
