@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.admin.commands import doctor, doctor_checks, platforms
+from hermes.admin.commands import doctor, doctor_checks, platforms, sandbox_services
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
 from hermes.domain.chats.adapter import Finding
@@ -138,3 +138,14 @@ def test_platforms_in_use_are_asked(home: Path, monkeypatch: pytest.MonkeyPatch)
     assert code == 1 and checks["telegram"]["remedy"] == "Ask BotFather."
     assert "telegram" not in look(home, "--offline", TELEGRAM_BOT_TOKEN=token)[1]
     assert "model" in look(home)[1] and look(home)[0] == 0
+
+
+def test_a_service_that_is_to_run_commands_and_cannot(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox_services, "is_installed", lambda extra: False)
+    write(home, "terminal: {backend: daytona}\n")
+    check = look(home, "--offline", DAYTONA_API_KEY="dtn-1")[1]["daytona"]
+    assert (check["state"], check["detail"]) == ("problem", "its packages are not installed")
+    assert check["remedy"] == "hermes platforms install daytona"
+    monkeypatch.setattr(sandbox_services, "is_installed", lambda extra: True)
+    assert look(home, "--offline")[1]["daytona"]["remedy"] == "hermes config set DAYTONA_API_KEY"
+    assert "daytona" not in look(home, "--offline", DAYTONA_API_KEY="dtn-1")[1]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.admin.commands import platform_setup
+from hermes.admin.commands import platform_setup, sandbox_services
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
 from hermes.domain.chats.adapter import Finding
@@ -188,3 +188,24 @@ async def test_older_names_are_renamed_after_asking(tmp_path: Path) -> None:
     assert "model.model → model.default" in said
     assert "default: x" in (tmp_path / "config.yaml").read_text()
     assert "# mine" in (tmp_path / "config.yaml").read_text()
+
+
+async def test_a_service_that_runs_commands_gets_its_packages_and_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed: list[str] = []
+    monkeypatch.setattr(sandbox_services, "is_installed", lambda extra: extra.name in installed)
+    monkeypatch.setattr(
+        sandbox_services, "install_extra", lambda extra, name, console: installed.append(name)
+    )
+    said = await setup(tmp_path, "terminal", typed="daytona\n", hidden=("",))
+    assert "Daytona needs a key. Nothing was changed." in said
+    assert not (tmp_path / "config.yaml").exists()
+    assert "terminal.backend is daytona." in await setup(
+        tmp_path, "terminal", typed="daytona\n", hidden=("dtn-1",)
+    )
+    assert installed == ["daytona"]
+    loaded = load_settings(tmp_path, {})
+    assert loaded.settings.terminal.backend == "daytona"
+    assert sandbox_services.missing_keys("daytona", loaded) == []
+    assert "terminal.backend is daytona." in await setup(tmp_path, "terminal", typed="daytona\n")

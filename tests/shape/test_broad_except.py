@@ -41,8 +41,11 @@ ALLOWED = {
     "execution/documents/pages.py": "the same; the simpler reader reads the page",
     "execution/media/whisper_child.py": "an engine may raise anything; its own process says so and ends",
     "execution/mcp/connection.py": "the SDK raises what its parts raise; who needs the server is told why",
+    "execution/far/pipes.py": "a vendor's SDK may raise anything; the stream is lost, and says why",
+    "execution/sandboxes/daytona.py": "the same; who needs the sandbox is told why",
     "execution/hooks/child.py": "a hook may raise anything; its own process says so and lives on",
     "plugins.py": "foreign code may raise anything while it is imported; it is reported and left out",
+    "state/skills/package.py": "a broken zip breaks its reader in many ways; who brought it is told",
     "state/store/care/repair.py": "whatever a damaged file holds, the gateway starts on what is left",
     "state/store/writer.py": "the writer thread: whatever a unit raised is handed to whoever asked for it",
 }

@@ -75,6 +75,7 @@ ALLOWED = {
     "execution/mcp/program.py": "carries the words of one server, and ends with it",
     "execution/mcp/source.py": "the first look at a server; who asks for its tools hears its end",
     "execution/sandboxes/box.py": "watches the disk while something runs; the next command begins it again",
+    "execution/sandboxes/daytona.py": "sees one terminal end; keeps a sandbox up until closing it ends that",
     "plugins.py": "loads a plugin with a deadline, and is waited for",
     "script/engine.py": "the thread of a gateway inside a script, which the script waits for",
     "state/store/writer.py": "the writer, which catches everything and hands it to whoever asked",

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from hermes.admin.commands import config_file
 from hermes.admin.commands.platform_packages import FURTHER_EXTRAS, is_importable, is_installed
+from hermes.admin.commands.sandbox_services import service_faults
 from hermes.admin.shell.command import CliCommand
 from hermes.app.accounts import declared_accounts
 from hermes.domain.errors import UserError
@@ -299,6 +300,8 @@ def _extensions(patient: Patient) -> Iterator[DoctorCheck]:
     if extra is not None and not is_installed(extra):
         remedy = f"hermes memory setup {named}"
         yield _problem(name="memory", detail=f"the packages of {named} are not installed", remedy=remedy)
+    for name, why, remedy in service_faults(patient.loaded):
+        yield _problem(name=name, detail=why, remedy=remedy)
 
 
 def _skills(patient: Patient) -> Iterator[DoctorCheck]:

@@ -23,6 +23,7 @@ from hermes.execution.service.checkout import checkout_in_use, passed_on
 
 FURTHER_EXTRAS = {
     "backup": PackageExtra(name="backup", modules=("pyrage",)),
+    "daytona": PackageExtra(name="daytona", modules=("daytona",)),
     "socks": PackageExtra(name="socks", modules=("aiohttp_socks",)),
     "honcho": PackageExtra(name="honcho", modules=("honcho",)),
     "local": PackageExtra(name="local", modules=("xllamacpp",)),
@@ -32,7 +33,7 @@ FURTHER_EXTRAS = {
     "stt": PackageExtra(name="stt", modules=("faster_whisper",)),
     "tts": PackageExtra(name="tts", modules=("edge_tts",)),
 }
-"""What no single platform needs: proxies, memory, models from files, pages, search, speech, MCP servers."""
+"""What no single platform needs: proxies, memory, models from files, sandboxes, pages, speech, MCP."""
 _LOCKS = Path(__file__).parents[1] / "extras"
 _PACKAGE = re.compile(r"^([\w.-]+)==", re.MULTILINE)
 

@@ -178,8 +178,9 @@ def _ask_model(command: CliCommand) -> None:
 
 
 def _ask_terminal(command: CliCommand) -> None:
-    """Each sandbox is started for a moment before it is offered."""
+    """Each sandbox of this machine is started for a moment before it is offered."""
     from hermes.admin.commands.config import check_terminal
+    from hermes.admin.commands.sandbox_services import SERVICES, have_service
     from hermes.app.agents.ladder import SandboxProbes
 
     command.console.line("Trying the sandboxes …")
@@ -193,11 +194,17 @@ def _ask_terminal(command: CliCommand) -> None:
         PickOption(key=one.name, detail="works" if one.works else f"does not work: {one.why}")
         for one in probes
     ]
+    offers += [
+        PickOption(key=name, detail=f"a sandbox of {service.title}, elsewhere; needs a key")
+        for name, service in SERVICES.items()
+    ]
     chosen = pick(command.console, "Where do the agent's commands run?", offers)
     bad = next((one for one in probes if one.name == chosen and not one.works), None)
     if bad is not None:
         raise UserError(f"{chosen} does not work here: {bad.why}", hint=bad.remedy)
     check_terminal(command, "terminal.backend", chosen)
+    if chosen in SERVICES:
+        have_service(command, chosen, _loaded(command))
     set_settings(command.home, {"terminal.backend": chosen})
     command.console.line(f"terminal.backend is {chosen}.")
 

@@ -45,8 +45,8 @@ from hermes.execution.sandboxes.probe import SandboxProbe, probe_in_child
 log = logging.getLogger("hermes.backend")
 _RANKS = {Boundary.CONTAINER: 0, Boundary.SANDBOX: 1, Boundary.WEAK: 2}
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.:-]{0,251}[a-z0-9])?")
-LANDLOCK = "landlock"
-"""Opens or closes the network as a whole."""
+WHOLE_NETWORK = ("landlock", "daytona")
+"""Those that open or close the network as a whole."""
 SSH = "ssh"
 _OPEN_BACKENDS = (LOCAL, SSH)
 """Those that cannot limit the network at all."""
@@ -131,7 +131,7 @@ def holds_network(backend: str, network: NetworkRules) -> bool:
     """Whether a backend can limit commands to a network, as far as that is known before it is made."""
     if network.open:
         return True
-    return backend not in _OPEN_BACKENDS and not (backend == LANDLOCK and network.hosts)
+    return backend not in _OPEN_BACKENDS and not (backend in WHOLE_NETWORK and network.hosts)
 
 
 def leaves_open(who: Commander, settings: Settings) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hermes.app.agents.ladder import LANDLOCK, SSH, holds_network, read_network
+from hermes.app.agents.ladder import SSH, WHOLE_NETWORK, holds_network, read_network
 from hermes.control.people.standing import OWNERS_KEYS, is_trusted
 from hermes.domain.chats.address import (
     DEFAULT_ACCOUNT,
@@ -76,7 +76,7 @@ def _network_problems(
         yield loaded.wrong(key, message, "Write open, none, or a list like [pypi.org, *.example.org].")
         return
     if not holds:
-        what = "cannot limit the network" + (" to some hosts" if name == LANDLOCK else "")
+        what = "cannot limit the network" + (" to some hosts" if name in WHOLE_NETWORK else "")
         message = f"{key} does not hold: the backend {name} {what}."
         yield loaded.wrong(key, message, "Set the backend to auto or to a sandbox, or remove the limit.")
 

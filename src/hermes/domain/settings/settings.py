@@ -287,6 +287,11 @@ class TerminalSettings(Section, frozen=True, kw_only=True):
         "machine. Nothing is fetched unasked.",
         env="TERMINAL_*",
     )
+    daytona_image: str = setting(
+        "",
+        "The image of sandboxes of Daytona; empty = the usual one of that service.",
+        env="TERMINAL_*",
+    )
     ssh_host: str = setting("", "The machine on which the backend `ssh` runs commands.", env="TERMINAL_*")
     ssh_user: str = setting("", "The user there; empty = as ssh itself decides.", env="TERMINAL_*")
     ssh_port: int = setting(22, "The port of its ssh server.", env="TERMINAL_*", least=1, most=65535)

@@ -131,6 +131,7 @@ LATER = frozenset(
 PROVIDER_VARIABLES = sorted(
     {name for spec in PROVIDERS.values() for name in (*spec.keys, spec.url_variable, *spec.places) if name}
 )
+_OF_SANDBOXES = ("DAYTONA_API_KEY", "DAYTONA_API_URL", "DAYTONA_TARGET")
 PLATFORM_FIELDS = knobs(PlatformSettings)
 _BY_VARIABLE = {
     variable.removeprefix("<P>_").lower(): knob.name
@@ -206,7 +207,8 @@ def own_variables() -> list[str]:
         for key in keys.split()
         if key not in _TREES
     ]
-    return [*own, *PROVIDER_VARIABLES, "HERMES_NO_PROBE", *(name.upper() for name in sorted(OF_THE_MACHINE))]
+    machine = (name.upper() for name in sorted(OF_THE_MACHINE))
+    return [*own, *PROVIDER_VARIABLES, *_OF_SANDBOXES, "HERMES_NO_PROBE", *machine]
 
 
 def known_variables(platforms: PlatformNames = BUILT_IN) -> list[str]:
