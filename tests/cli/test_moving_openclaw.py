@@ -232,3 +232,11 @@ here', e: [+.5, 0xFF, 5., -1e3, 1.e2,], f: true, /* g: 1, } */ h: null, $i_: "a/
     for wrong in ("{a:1} {", "{a:}", "{,}", "[1 2]", "{a:'x}", "{a:1x}"):
         with pytest.raises(ValueError, match=r"."):
             parse_json5(wrong)
+
+
+def test_a_home_that_hermes_agent_did_not_use_is_nothing_to_move(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.yaml").write_text("{}\n")
+    said = hermes(home, "migrate", "--dry-run", HOME=str(tmp_path))
+    assert said.code == 1 and f"Hermes Agent did not use {home}" in said.err and not said.out

@@ -89,7 +89,7 @@ def test_the_command_line_names_accounts(tmp_path: Path) -> None:
     listed = hermes(home, "platforms", "list", **environ)
     assert "telegram@work" in listed.out and "Telegram (work)" in listed.out
     shown = hermes(home, "platforms", "show", "telegram@work", **environ)
-    assert shown.code == 0 and "TELEGRAM_BOT_TOKEN__WORK" in shown.out
+    assert shown.code == 0 and "TELEGRAM_BOT_TOKEN__WORK" in shown.out and "Tested" in shown.out
     assert "the-token-of-work" not in listed.out + shown.out
     explained = hermes(home, "access", "explain", "telegram@work:7", "user=7", **environ)
     assert "allowed: on the list of telegram@work" in explained.out

@@ -87,7 +87,10 @@ def _found(command: CliCommand) -> Path:
     """This home itself, if Hermes Agent used it before; else a home of OpenClaw where those stand."""
     own = Path(command.environ.get("HOME") or Path.home())
     others = [own / name for name in _OPENCLAW_HOMES if is_openclaw(own / name)]
-    return command.home if _is_hermes(command.home) or not others else others[0]
+    if not _is_hermes(command.home) and not others:
+        message = f"Hermes Agent did not use {command.home}, and there is no home of OpenClaw."
+        raise UserError(message, hint="Name the old home: hermes migrate ~/old-home")
+    return command.home if _is_hermes(command.home) else others[0]
 
 
 def _is_hermes(folder: Path) -> bool:

@@ -99,7 +99,7 @@ def _show(command: CliCommand) -> None:
     pairs = [("Used", "yes" if declared.enabled else "no")]
     pairs += [("Package", f"{name}{'' if there else ' (missing)'}") for name, there in packages.items()]
     pairs += list(_able_in_words(manifest.capabilities).items())
-    pairs.append(("Guide", manifest.docs))
+    pairs += [("Tested", manifest.evidence), ("Guide", manifest.docs)]
     console.facts(pairs)
     console.line()
     rows = [
