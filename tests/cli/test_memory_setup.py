@@ -14,6 +14,10 @@ def test_a_provider_is_chosen_or_refused_in_a_sentence(tmp_path: Path) -> None:
     assert refused.code == 1 and refused.clean and "no memory provider “elephant”" in refused.err
     chosen = hermes(home, "memory", "setup", "none")
     assert chosen.code == 0 and "provider: none" in (home / "config.yaml").read_text()
+    chosen = hermes(home, "memory", "setup", "hindsight")
+    missing = "hindsight cannot be used yet. Set its key, HINDSIGHT_API_KEY"
+    assert chosen.code == 0 and missing in chosen.err and missing in hermes(home, "memory", "status").err
+    assert missing not in hermes(home, "memory", "status", HINDSIGHT_API_KEY="key-0123456789").err
 
 
 def test_entries_of_files_that_no_gateway_has_read_are_told(tmp_path: Path) -> None:

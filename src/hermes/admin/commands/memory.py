@@ -22,8 +22,8 @@ from hermes.state.settings.loader import load_settings
 
 _LARGEST = 2**62
 _PROVIDERS = {
-    "hindsight": "Its key is HINDSIGHT_API_KEY; your own server is hindsight.api_url.",
-    "honcho": "Its key is HONCHO_API_KEY; your own server is honcho.base_url.",
+    "hindsight": "Set its key, HINDSIGHT_API_KEY, or your own server, hindsight.api_url.",
+    "honcho": "Set its key, HONCHO_API_KEY, or your own server, honcho.base_url.",
 }
 
 
@@ -79,6 +79,7 @@ def _show_status(command: CliCommand) -> None:
         command.console.json(facts)
     else:
         command.console.facts([(name.capitalize(), str(value)) for name, value in facts.items()])
+        _tell_missing_key(command)
 
 
 def _reset(command: CliCommand) -> None:
@@ -110,8 +111,18 @@ def _setup(command: CliCommand) -> None:
         install_extra(extra, name, command.console)
     set_setting(prepare_home(command.home), "memory.provider", name)
     command.console.line(f"memory.provider is {name} from the next start of the gateway on.")
-    if name in _PROVIDERS:
-        command.console.line(_PROVIDERS[name])
+    _tell_missing_key(command)
+
+
+def _tell_missing_key(command: CliCommand) -> None:
+    """Without a key or an address of its own a provider is left out, and only the log would tell."""
+    loaded = load_settings(command.home, command.environ)
+    name, settings = loaded.settings.memory.provider, loaded.settings
+    honcho, hindsight = settings.honcho, settings.hindsight
+    own = {"honcho": honcho.base_url, "hindsight": hindsight.api_url}.get(name)
+    key = {"honcho": honcho.api_key, "hindsight": hindsight.api_key}.get(name)
+    if not own and not key and name in _PROVIDERS and not loaded.variable(f"{name.upper()}_API_KEY"):
+        command.console.note(f"{name} cannot be used yet. {_PROVIDERS[name]}")
 
 
 def _agent(command: CliCommand) -> str:
