@@ -22,7 +22,7 @@ ALLOWED = {
     "admin/batch/runner.py": "the command's own process: workers that it awaits",
     "admin/process/watchdog.py": "the watchdog's thread must not depend on the loop that it watches",
     "agent/tools/script_side.py": "threads of a script's own process, which end with it",
-    "app/agents/factory.py": "wakes one session and is over; the log hears what it died of",
+    "app/agents/process_news.py": "tells of one process and is over; the log hears what it died of",
     "app/app.py": "the gateway's own life, its start and its drain: each is awaited where it begins",
     "app/hooks.py": "BOOT.md, once a start, and a plugin's call, which is waited for with a deadline",
     "app/agents/credentials.py": "renews one login; who asked awaits it, closing waits for it, the log hears",

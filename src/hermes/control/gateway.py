@@ -78,6 +78,7 @@ class Gateway(WiredGateway):
         now = parts.clock.now()
         boot = await parts.store.write(lambda tx: begin_life(tx, parts.live.now, now))
         log.info("gateway.start epoch=%d unclean=%s", boot.epoch, boot.unclean)
+        await self.processes.tell_lost()
         self._tasks = [
             parts.loops.keep("intake", self.intake.live),
             parts.loops.keep("expiry", self.questions.live),
@@ -85,6 +86,7 @@ class Gateway(WiredGateway):
             parts.loops.keep("handoffs", self.handoffs.live),
             parts.loops.keep("hook events", self.observers.live),
             parts.loops.keep("learning", self.learning.live),
+            parts.loops.keep("processes", self.processes.live),
             *([] if self.titles is None else [parts.loops.keep("titles", self.titles.live)]),
             *self.chores.begin(parts.loops),
         ]
@@ -278,9 +280,7 @@ class Gateway(WiredGateway):
         now = self._parts.clock.now()
         turn = await self._store(agent).write(lambda tx: callers.wake_session(tx, session, text, now, cause))
         if turn is not None:
-            self.feeds.open(turn.id)
-            self.events.emit(TurnWoken(agent=agent, session=session, turn=turn.id))
-            self.actors.ring(agent, session)
+            self.announce_woken(turn)
         return turn
 
     async def woken_turns(self) -> AsyncGenerator[Turn]:

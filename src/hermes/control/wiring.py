@@ -25,6 +25,7 @@ from hermes.control.outbound.spoken import SpokenAnswers
 from hermes.control.outbound.targets import Aliases, named_targets
 from hermes.control.people.routing import SelectAgent
 from hermes.control.people.standing import is_trusted
+from hermes.control.sessions.awaited import AwaitedProcesses
 from hermes.control.sessions.flush import MemoryFlush
 from hermes.control.sessions.learning import MemoryLearning
 from hermes.control.sessions.resets import SessionExpiry
@@ -37,8 +38,9 @@ from hermes.control.turn.inbound_files import AttachmentFetcher
 from hermes.control.turn.questions import QuestionExpiry
 from hermes.control.usage import counting
 from hermes.domain.chats.capabilities import Capabilities
-from hermes.domain.turns.gateway_event import CommandRun, TurnEnded
+from hermes.domain.turns.gateway_event import CommandRun, TurnEnded, TurnWoken
 from hermes.domain.turns.session import RUN_SESSIONS
+from hermes.domain.turns.turn import Turn
 from hermes.domain.word import replace
 
 _MEGABYTE = 1024 * 1024
@@ -122,6 +124,7 @@ class WiredGateway:
         self.sessions_expiry = SessionExpiry(core=parts)
         self.flushes = MemoryFlush(parts, self.actors.ring)
         self.learning = MemoryLearning(parts)
+        self.processes = AwaitedProcesses(parts, self.announce_woken)
         self.titles = SessionTitles(parts) if parts.titled else None
         self.chores = self._wire_chores(parts)
         self.events.listen(self.cron.heard, TurnEnded, sessions=RUN_SESSIONS)
@@ -146,6 +149,12 @@ class WiredGateway:
         usual = [forget, self.sessions_expiry.chore, self.flushes.chore, tidy, pruning(parts)]
         usual.append(counting(parts.store))
         return Chores(parts.clock, [*usual, *parts.chores])
+
+    def announce_woken(self, turn: Turn) -> None:
+        """A turn that no door began is stored: it begins, and whoever shows such turns hears of it."""
+        self.feeds.open(turn.id)
+        self.events.emit(TurnWoken(agent=turn.agent, session=turn.session, turn=turn.id))
+        self.actors.ring(turn.agent, turn.session)
 
     def info(self) -> GatewayInfo:
         """What commands may know, as it is at this moment."""

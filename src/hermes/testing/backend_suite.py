@@ -274,6 +274,23 @@ async def check_all_that_it_wrote(bed: Bed) -> None:
     assert 100_000 <= len(whole.output) <= 200_000
 
 
+async def check_what_is_watched_for(bed: Bed) -> None:
+    lines = asyncio.Queue[tuple[str, ...]]()
+    order = Command(
+        text="seq 2; echo 'tea [ready]'; read -r line; seq 60000; echo ready again; sleep 300",
+        session=SESSION,
+        timeout=0,
+        watch=("[ready]", "ready again"),
+        wrote=lambda view, found: lines.put_nowait(found),
+    )
+    started = await bed.backend.start(order, lambda view: None)
+    assert await asyncio.wait_for(lines.get(), 60) == ("tea [ready]",)
+    await bed.backend.processes.write(SESSION, started.id, b"\n")
+    assert await asyncio.wait_for(lines.get(), 60) == ("ready again",)
+    seen = (await bed.backend.processes.poll(SESSION, started.id)).output
+    assert "60000\nready again\n" in seen, "what was watched is still new to who polls"
+
+
 async def check_a_terminal(bed: Bed) -> None:
     told = "test -t 0 && test -t 2 && stty size && echo $TERM; exit 3"
     order = Command(text=told, session=SESSION, pty=True, timeout=60)

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from hermes.agent.danger.scope import CommandScope
 from hermes.agent.tools import make_tools
 from hermes.agent.tools.code import CodeRules
-from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall, SudoPassword
+from hermes.agent.tools.registry import CommandRules, JobActions, ProcessNews, Recall, SudoPassword
 from hermes.domain.chats.channels import MessagingPort
 from hermes.domain.ids import SessionId
-from hermes.domain.ports.world import Backend
+from hermes.domain.ports.world import Backend, ProcessView
 from hermes.domain.ports.world import World as BackendWorld
 from hermes.domain.settings.tool_limits import CodeExecution
 from hermes.domain.tools.services import ToolServices
@@ -79,20 +79,40 @@ DELEGATE = Tool(
 """Its calls are answered by child turns."""
 
 
+class SilentNews:
+    """Notes what a session would be told of its background processes."""
+
+    def __init__(self) -> None:
+        self.ends: list[ProcessView] = []
+        self.lines: list[str] = []
+
+    def check(self, context: ToolContext) -> None: ...
+
+    async def expect(self, context: ToolContext, process: ProcessView, notify: bool) -> None: ...
+
+    def wrote(
+        self, context: ToolContext, process: ProcessView, lines: tuple[str, ...], outside: bool
+    ) -> None:
+        self.lines += lines
+
+    def ended(self, context: ToolContext, process: ProcessView, notify: bool) -> None:
+        self.ends.append(process)
+
+
 def tool_services(
     *,
     backend: Backend,
     recall: Recall,
     scope_in: Callable[[BackendWorld], Awaitable[CommandScope]],
     asks: bool = True,
-    ended: ProcessEnded = lambda context, process: None,
+    news: ProcessNews | None = None,
     jobs: JobActions | None = None,
     post: MessagingPort | None = None,
     sudo: SudoPassword | None = None,
 ) -> ToolServices:
     """What the tools of a test's agent work with."""
     rules = CommandRules(scope_in=scope_in, asks=lambda: asks)
-    given = {Backend: backend, Recall: recall, CommandRules: rules, ProcessEnded: ended}
+    given = {Backend: backend, Recall: recall, CommandRules: rules, ProcessNews: news or SilentNews()}
     given[CodeRules] = CodeRules(now=CodeExecution)
     return ToolServices({**given, JobActions: jobs, MessagingPort: post, SudoPassword: sudo})
 

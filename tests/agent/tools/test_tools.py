@@ -17,12 +17,12 @@ from hermes.agent.tools.registry import TOOLS, toolsets
 from hermes.domain.chats.rows import SearchHit
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
-from hermes.domain.ports.world import DocumentReader, FileView, FolderRules, ProcessView
+from hermes.domain.ports.world import DocumentReader, FileView, FolderRules
 from hermes.domain.tools.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
 from hermes.execution.documents.reader import DocumentProcess
 from hermes.execution.files import search
 from hermes.testing.backends import fixed_scope, local_backend
-from hermes.testing.tools import tool_services, tools_of
+from hermes.testing.tools import SilentNews, tool_services, tools_of
 from tests.agent.tools.reference import tools_page
 from tests.execution.test_documents import word
 
@@ -44,7 +44,7 @@ class Bench:
         self.user.mkdir(exist_ok=True)
         environ = {**os.environ, "HOME": str(self.user)}
         self.backend = local_backend(home=tmp_path / "agent", environ=environ, workspace=self.folder)
-        self.ended: list[ProcessView] = []
+        self.news = SilentNews()
         bench = tool_services(
             backend=self.backend,
             recall=nobody,
@@ -58,7 +58,7 @@ class Bench:
                 )
             ),
             asks=asks,
-            ended=lambda context, view: self.ended.append(view),
+            news=self.news,
         )
         self.services = bench
         self.tools: dict[str, Tool] = {tool.name: tool for tool in tools_of(bench)}
@@ -137,7 +137,7 @@ def test_a_schema_follows_the_signature() -> None:
             "action": {"type": "string", "enum": ["list", "poll", "log", "wait", "kill", "write", "close"]},
             "id": {"type": "string"},
             "text": {"type": "string"},
-            "seconds": {"type": "integer", "description": "for wait, at most 600"},
+            "seconds": {"type": "integer", "description": "at most 600"},
             "offset": {"type": "integer"},
             "limit": {"type": "integer"},
         },
@@ -581,6 +581,33 @@ async def test_a_program_on_a_terminal(bench: Bench) -> None:
     assert "a   b  \\r 004" in ended, "Enter and the end of the input as a keyboard has them"
 
 
+async def test_what_a_process_is_watched_for(bench: Bench) -> None:
+    command = (
+        "echo one; echo 'is ready'; printf 'Pass'; printf 'word: '; read l; seq 100000; echo ready.; echo x"
+    )
+    started = await bench.text(
+        "terminal", command=command, background=True, watch_patterns=["ready", "word:"]
+    )
+    name = started.split()[1]
+    assert "told of lines" in started
+    while len(bench.news.lines) < 2:
+        await bench.text("process", action="poll", id=name)
+    await bench.use("process", action="write", id=name)
+    await bench.text("process", action="wait", id=name)
+    assert bench.news.lines == ["is ready", "Password: ", "ready."] and len(bench.news.ends) == 1
+    both = await bench.text(
+        "terminal", command="echo ready", background=True, notify=True, watch_patterns=["r"]
+    )
+    assert "count only without notify" in both
+    await bench.text("process", action="wait", id=both.split()[1])
+    assert len(bench.news.lines) == 3
+    for wrong in ([""], ["a\nb"], ["x" * 201], ["x"] * 11):
+        with pytest.raises(UserError, match=r"watched for|too many"):
+            await bench.use("terminal", command="true", background=True, watch_patterns=wrong)
+    with pytest.raises(UserError, match="in the background"):
+        await bench.use("terminal", command="true", watch_patterns=["x"])
+
+
 async def test_background_processes(bench: Bench) -> None:
     started = await bench.text("terminal", command="read l; echo heard $l", background=True, notify=True)
     name = started.split()[1]
@@ -588,7 +615,7 @@ async def test_background_processes(bench: Bench) -> None:
     assert "[no new output]" in await bench.text("process", action="poll", id=name)
     await bench.use("process", action="write", id=name, text="you")
     assert (await bench.text("process", action="wait", id=name)).endswith("heard you\n")
-    assert [(view.id, view.code) for view in bench.ended] == [(name, 0)]
+    assert [(view.id, view.code) for view in bench.news.ends] == [(name, 0)]
     with pytest.raises(UserError, match="no process"):
         await bench.use("process", action="poll", id="proc_x")
     sorting = (await bench.text("terminal", command="sort", background=True)).split()[1]

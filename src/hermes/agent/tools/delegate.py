@@ -100,7 +100,6 @@ async def delegate_task(
     """Give work to agents and get their answers. They know nothing of this conversation: say all they need.
 
     tasks: several at once; the rest holds for each
-    agent: one that is set up for it
     toolsets: fewer than you have
     role: orchestrators may delegate too
     """

@@ -69,8 +69,8 @@ async def cronjob(
     """Jobs for later. They know nothing of this conversation: the prompt must say all.
 
     job: id or name
-    schedule: 30m (once), every 2h, 0 9 * * MON-FRI, or 2030-05-01T09:00
-    deliver: origin (this chat), local, or platform:chat[:thread]
+    schedule: 30m (once), every 2h, 0 9 * * 1-5, 2030-05-01T09:00
+    deliver: origin, local, platform:chat[:thread]
     catch_up: missed times: once, skip, all
     script: in the home; its output comes first
     no_agent: the script's output is the message

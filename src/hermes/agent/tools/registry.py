@@ -84,10 +84,21 @@ class JobActions(Protocol):
     async def __call__(self, context: ToolContext, action: str, fields: Mapping[str, Any], /) -> str: ...
 
 
-class ProcessEnded(Protocol):
-    """Hears that a background process has ended."""
+class ProcessNews(Protocol):
+    """Tells a session of background processes that it started: that one ended, or wrote what is watched for.
+    With `notify` the end is told in any case."""
 
-    def __call__(self, context: ToolContext, process: ProcessView, /) -> None: ...
+    def check(self, context: ToolContext) -> None:
+        """A `UserError` in a conversation that is over with this answer."""
+
+    async def expect(self, context: ToolContext, process: ProcessView, notify: bool) -> None:
+        """From now on it is waited for, also in the next life of the gateway."""
+
+    def wrote(
+        self, context: ToolContext, process: ProcessView, lines: tuple[str, ...], outside: bool
+    ) -> None: ...
+
+    def ended(self, context: ToolContext, process: ProcessView, notify: bool) -> None: ...
 
 
 class SudoPassword(Protocol):

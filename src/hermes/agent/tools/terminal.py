@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,7 @@ from hermes.agent.tools.files import resolve_path
 from hermes.agent.tools.registry import (
     ApprovalCase,
     CommandRules,
-    ProcessEnded,
+    ProcessNews,
     SudoPassword,
     ToolInvocation,
     scope_of,
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 _LONGEST_WAIT = 600
 _PREVIEW = 20_000
 _MOST_LINES = 2000
+_LONGEST_LINE = 300
+_MOST_PATTERNS = 10
+_LONGEST_PATTERN = 200
 _MOST_LOOKED_AT = 20_000
 _ANSI = late_pattern(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")
 _NOTHING_HOLDS = "No sandbox holds commands here, so each is asked for."
@@ -162,7 +165,7 @@ _LEFT_RUNNING = late_pattern(r"(?<![&>])&(?![&>])")
 @tool(
     "terminal",
     Effect.ONCE,
-    needs=(Backend, ProcessEnded),
+    needs=(Backend, ProcessNews),
     approval_check=ask_for_command,
     after_outside=ask_after_outside,
 )
@@ -174,14 +177,16 @@ async def terminal(
     background: bool = False,
     pty: bool = False,
     notify: bool = False,
+    watch_patterns: list[str] | None = None,
 ) -> ToolResult:
-    """Run a bash command. cd and export last for the session; stdin is closed. Dangerous commands are put to
-    the user first. Start long-lived programs with background=true, then use process.
+    """Run a bash command. cd and export last for the session; stdin is closed. Dangerous ones are asked for.
+    Start long-lived programs with background=true, then use process.
 
     workdir: for this command only
     timeout: seconds, at most 600
     pty: run it on a terminal
     notify: be told when it ends
+    watch_patterns: be told of lines with these texts
     """
     verdict = await judge_now(invocation, command, workdir)
     from hermes.agent.danger.destinations import reaches_out
@@ -193,17 +198,54 @@ async def terminal(
     if sudo is not None:
         order = replace(order, password=sudo.ask)
     if background:
-        ended = invocation.services.get(ProcessEnded)
-        view = await invocation.backend.start(
-            order, lambda view: ended(invocation.context, view) if notify else None
-        )
-        told = " You will be told when it ends." if notify else ""
-        return ToolResult(text=f"Started {view.id} in {view.cwd}. Use process to look at it.{told}")
+        return await _start(invocation, order, notify, watch_patterns or [])
+    if watch_patterns:
+        raise UserError("watch_patterns are for what runs in the background.", hint="Set background=true.")
     result = await invocation.backend.run(order, invocation.context.output)
     outside = bool(clean(result.output).strip()) and reaches_out(command)
     text = _report(result, seconds) + ("" if sudo is None else sudo.note(result))
     data = {"output": clean(result.output), "exit_code": result.code}
     return ToolResult(text=text, data=data, failed=result.timed_out, outside=outside)
+
+
+async def _start(
+    invocation: ToolInvocation, order: Command, notify: bool, patterns: Sequence[str]
+) -> ToolResult:
+    """In the background; who wants to hear of it is told, with `notify` of its end alone."""
+    from hermes.agent.danger.destinations import reaches_out
+
+    news, context = invocation.services.get(ProcessNews), invocation.context
+    if not notify and not patterns:
+        view = await invocation.backend.start(order, lambda view: None)
+        return ToolResult(text=f"Started {view.id} in {view.cwd}. Use process to look at it.")
+    news.check(context)
+    _check_patterns(patterns)
+    outside = reaches_out(order.text)
+    told = " You will be told when it ends."
+    if notify:
+        told += " watch_patterns count only without notify." if patterns else ""
+    else:
+        told = " You will be told of lines with what you watch for."
+
+        def wrote(view: ProcessView, lines: tuple[str, ...]) -> None:
+            news.wrote(context, view, tuple(clean(line)[:_LONGEST_LINE] for line in lines), outside)
+
+        order = replace(order, watch=tuple(patterns), wrote=wrote)
+    view = await invocation.backend.start(order, lambda view: news.ended(context, view, notify))
+    await news.expect(context, view, notify)
+    return ToolResult(text=f"Started {view.id} in {view.cwd}. Use process to look at it.{told}")
+
+
+def _check_patterns(patterns: Sequence[str]) -> None:
+    """They are plain texts, so nothing takes long to look for."""
+    if len(patterns) > _MOST_PATTERNS:
+        raise UserError(f"{len(patterns)} watch_patterns are too many: give at most {_MOST_PATTERNS}.")
+    for text in patterns:
+        if not text or not text.isprintable() or len(text) > _LONGEST_PATTERN:
+            raise UserError(
+                f"“{visible_line(text)[:60]}” cannot be watched for.",
+                hint=f"Give plain texts of one line, of 1 to {_LONGEST_PATTERN} characters.",
+            )
 
 
 async def judge_now(invocation: ToolInvocation, command: str, workdir: str = "") -> DangerVerdict:

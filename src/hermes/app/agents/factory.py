@@ -23,7 +23,7 @@ from hermes.agent.tools.registry import (
     CommandRules,
     JobActions,
     MemoryBook,
-    ProcessEnded,
+    ProcessNews,
     Recall,
     SkillBook,
     SudoPassword,
@@ -39,6 +39,7 @@ from hermes.app.agents.media import AgentMedia, check_media
 from hermes.app.agents.memory import AgentMemory
 from hermes.app.agents.memory_provider import ProviderMemory
 from hermes.app.agents.models import AgentModels
+from hermes.app.agents.process_news import AppProcessNews
 from hermes.app.agents.prompt import BUILT_IN, SystemPrompt, make_memories
 from hermes.app.agents.redaction import redacting
 from hermes.app.agents.references import AgentReferences
@@ -63,7 +64,7 @@ from hermes.control.hooks.dispatch import Hooks
 from hermes.control.people.memory import person_of
 from hermes.control.turn.gates import gate_tool
 from hermes.control.turn.passwords import PasswordDesk
-from hermes.control.workers import Supervisor, report_death
+from hermes.control.workers import Supervisor
 from hermes.domain.chats.address import Source
 from hermes.domain.chats.channels import MessagingPort
 from hermes.domain.clock import Clock
@@ -73,12 +74,11 @@ from hermes.domain.ports.browser import Browser
 from hermes.domain.ports.house import House
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.web import Web
-from hermes.domain.ports.world import Backend, DocumentReader, Egress, Media, ProcessView, World
+from hermes.domain.ports.world import Backend, DocumentReader, Egress, Media, World
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.settings import PluginOptions, Profile, Settings
-from hermes.domain.text import one_line
 from hermes.domain.tools.services import ToolServices
-from hermes.domain.tools.tool import Tool, ToolContext
+from hermes.domain.tools.tool import Tool
 from hermes.domain.tools.toolbox import Toolbox, ToolSource
 from hermes.domain.turns.session import Session
 from hermes.domain.turns.turn import Cause, Turn
@@ -127,7 +127,6 @@ class AgentFactory:
         self._around = around
         self._loaded = loaded
         self._overrides = around.overrides
-        self._waking: set[asyncio.Task[Turn | None]] = set()
         self._documents = DocumentProcess()
         given = around.overrides
         home = None if given.in_memory else around.home
@@ -483,7 +482,7 @@ class AgentFactory:
                     settings=lambda: now().delegation, agents=lambda: now().helpers_of(profile.agent)
                 ),
                 CodeRules: CodeRules(now=lambda: now().code_execution),
-                ProcessEnded: self._tell_ended,
+                ProcessNews: AppProcessNews(self._running_gateway, self._loaded.secrets.redact),
                 SudoPassword: SudoPasswords(self._loaded.secrets, now, self._password_desk),
                 JobActions: None if self._overrides.in_memory else job_tool(self._around.gateway),
                 MessagingPort: self._around.messaging.office,
@@ -540,15 +539,5 @@ class AgentFactory:
             log.warning("tool.left_out agent=%s tool=%s: %s", profile.agent, name, fault)
         return toolbox
 
-    def _tell_ended(self, context: ToolContext, process: ProcessView) -> None:
-        """A background process is over: its session hears of it in a turn of its own."""
-        gateway = None if self._around.stopping() else self._around.gateway()
-        if gateway is None:
-            return
-        command = one_line(self._loaded.secrets.redact(process.command), 200)
-        words = f"[Background process {process.id} ended with code {process.code}: {command}]"
-        work = gateway.wake(context.agent, context.session, words, context.turn)
-        task = asyncio.get_running_loop().create_task(work, name=f"wake {context.session}")
-        self._waking.add(task)
-        task.add_done_callback(self._waking.discard)
-        task.add_done_callback(report_death)
+    def _running_gateway(self) -> Gateway | None:
+        return None if self._around.stopping() else self._around.gateway()

@@ -83,11 +83,18 @@ def unfinished_sessions(tx: Tx, caller: Caller) -> list[tuple[Session, list[Turn
 
 
 def wake_session(
-    tx: Tx, wanted: SessionId, text: str, now: datetime, cause: TurnId | None = None
+    tx: Tx,
+    wanted: SessionId,
+    text: str,
+    now: datetime,
+    cause: TurnId | None = None,
+    *,
+    outside: bool = False,
 ) -> Turn | None:
     """A turn that nobody spoke: something the session waited for has happened. Its answer goes to the chat
     that the session is bound to, if it is one that is written to. It may do what the turn that caused it
-    might, or else the session's last one. None if the session is no more."""
+    might, or else the session's last one; less if the words come from `outside`. None if the session is no
+    more."""
     session = tx.sessions.get(wanted)
     if session is None:
         return None
@@ -99,6 +106,7 @@ def wake_session(
     bounds = NO_GUIDANCE if before is None else before.input.guidance.bounds
     if before is not None and bounds.origin is None:
         bounds = replace(bounds, origin=before.source)
+    bounds = replace(bounds, outside=bounds.outside or outside)
     given = TurnInput(text=storable(text), guidance=bounds)
     source = place or (None if before is None else before.source)
     turn = make_turn(session, Cause.CHILD, given, now, source=source, reply=reply)

@@ -173,6 +173,20 @@ class PendingCompression(Struct, frozen=True, kw_only=True):
     made: Summarised | Cleared | None = None
 
 
+class AwaitedProcess(Struct, frozen=True, kw_only=True):
+    """A background process that a session waits to hear of, what it wrote that is watched for and was not
+    told yet, and whether its end is told too (`notify`). With `outside`, what it writes comes from there."""
+
+    id: str
+    agent: AgentId
+    session: SessionId
+    turn: TurnId
+    command: str
+    lines: tuple[str, ...] = ()
+    notify: bool = False
+    outside: bool = False
+
+
 class PendingFlush(Struct, frozen=True, kw_only=True):
     """A session from which lasting things are to be noted: of what was said after the record `upto`."""
 

@@ -17,6 +17,7 @@ from hermes.domain.chats.handoff import Handoff
 from hermes.domain.chats.message import Inbound
 from hermes.domain.chats.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.domain.chats.rows import (
+    AwaitedProcess,
     Boot,
     DueSession,
     InboxRow,
@@ -395,6 +396,20 @@ class Compressions(Protocol):
         """Those of all agents whose time has come, in the order in which they were noted."""
 
 
+class AwaitedProcessRows(Protocol):
+    """Background processes that sessions wait to hear of."""
+
+    def put(self, process: AwaitedProcess) -> None:
+        """Store it, in the place of an earlier one of its id; nothing if its session is gone."""
+
+    def get(self, process: str) -> AwaitedProcess | None: ...
+
+    def remove(self, process: str) -> None: ...
+
+    def all(self) -> list[AwaitedProcess]:
+        """Those of all agents."""
+
+
 class Flushes(Protocol):
     """Sessions from which lasting things are to be noted, because they are over or get shorter."""
 
@@ -584,6 +599,7 @@ class Tx(Struct, frozen=True, kw_only=True):
     handoffs: Handoffs
     compressions: Compressions
     flushes: Flushes
+    processes: AwaitedProcessRows
     directory: Directory
     usage: UsageCounts
     budgets: Budgets

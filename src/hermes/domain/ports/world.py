@@ -34,11 +34,18 @@ HearCall = Callable[[bytes], Callable[[], Awaitable[bytes]] | None]
 `ValueError` for one that ends the program."""
 
 
+class Wrote(Protocol):
+    """Hears that a background process wrote lines with what is watched for."""
+
+    def __call__(self, view: ProcessView, lines: tuple[str, ...], /) -> None: ...
+
+
 class Command(Struct, frozen=True, kw_only=True):
     """One command line for a shell. `cd` and `export` last for its session; `cwd` counts for it alone. With
     `password`, sudo in it may ask for one; a backend without sudo need not care. With `hear`, its program has
     `given` and then the answers on its standard input, and writes its calls, a line each, to its file 247.
-    With `pty` it runs on a terminal of its own, or says in its output that there is none."""
+    With `pty` it runs on a terminal of its own, or says in its output that there is none. In the background,
+    `wrote` hears of lines with one of the texts in `watch`, each of one line and at most 200 characters."""
 
     text: str
     session: str = ""
@@ -49,6 +56,8 @@ class Command(Struct, frozen=True, kw_only=True):
     hear: HearCall | None = None
     given: bytes = b""
     pty: bool = False
+    watch: tuple[str, ...] = ()
+    wrote: Wrote = lambda view, lines: None
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from __future__ import annotations
 # many seconds pass between the polite and the final signal; WRITE goes to the command's standard input. With
 # MAY_ASK in a request, sudo may have a PASSWORD, once it was ASKED for; an empty one says that there is none.
 # With TERMINAL, it runs on a terminal of its own, which what is written to it is typed into.
+# With WATCH (texts, a line each), UNREAD and POLL come without being asked for once it wrote one of them.
 # With MAY_CALL, a command in the foreground has a standard input, and descriptor 247, whose bytes are CALLED.
 # An empty one says that nobody takes answers any more; CLOSE_STDIN, that none is under way.
 FOLDER = b"d"
@@ -25,6 +26,7 @@ CLOSE_STDIN = b"z"
 MAY_ASK = b"l"
 MAY_CALL = b"m"
 TERMINAL = b"1"
+WATCH = b"2"
 PASSWORD = b"j"
 # From the supervisor. RUN is ACCEPTED before anything happens. A poll is answered with UNREAD, then POLL:
 # how many bytes were dropped before it. The end of the command is told by HEAD, TAIL, SHELL_STATE, SAVED (the

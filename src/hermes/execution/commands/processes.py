@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from msgspec import Struct, field
 
 from hermes.domain.errors import UserError
-from hermes.domain.ports.world import AskPassword, HearCall, ProcessView
+from hermes.domain.ports.world import AskPassword, HearCall, ProcessView, Wrote
 from hermes.execution.commands import frames
 from hermes.execution.commands.transport import Connection
 
@@ -27,6 +27,8 @@ _END_SECONDS = 3.0
 _MOST_CALLS = 64
 _LONGEST_CALL = 8 << 20
 _LOG_BYTES = 200_000
+_LONGEST_LINE = 1000
+_MOST_TOLD = 20
 
 
 class CommandEnd(Struct, frozen=True, kw_only=True):
@@ -58,6 +60,9 @@ class RunningCommand(Struct, kw_only=True):
     password: AskPassword | None = None
     hear: HearCall | None = None
     terminal: bool = False
+    watched: tuple[bytes, ...] = ()
+    wrote: Wrote = lambda view, lines: None
+    looked: int = 0
     ended: Callable[[ProcessView], None] = lambda view: None
     started: float = field(default_factory=time.monotonic)
     code: int | None = None
@@ -143,6 +148,19 @@ class RunningCommand(Struct, kw_only=True):
         old = max(len(self.log) - _LOG_BYTES, 0)
         del self.log[:old]
         self.lost += old
+        if self.watched:
+            self._look()
+
+    def _look(self) -> None:
+        """Tell of new lines with what is watched for; the last one may not be over yet."""
+        end = self.lost + len(self.log)
+        lines = self.log[max(self.looked - self.lost, 0) :].split(b"\n")
+        found = [line for line in lines if any(text in line for text in self.watched)]
+        last_told = bool(found) and found[-1] is lines[-1]
+        self.looked = end if last_told else end - min(len(lines[-1]), _LONGEST_LINE)
+        if found:
+            told = [bytes(line[:_LONGEST_LINE]).decode("utf-8", "replace") for line in found[-_MOST_TOLD:]]
+            self.wrote(self.view(), tuple(told))
 
     def _take_calls(self, called: bytearray, asking: set[asyncio.Task[None]], *, over: bool) -> None:
         """Have whole lines answered. A program that floods, or that nobody can read, is ended."""

@@ -116,6 +116,8 @@ class ShellCommands:
             parts[frames.MAY_CALL] = b""
         if command.pty:
             parts[frames.TERMINAL] = b""
+        if command.watch:
+            parts[frames.WATCH] = _encoded("\n".join(command.watch))
         parts[frames.RUN] = frames.pack_numbers(command.timeout, background)
         connection = await self._connect(parts)
         if command.hear is not None:
@@ -129,6 +131,8 @@ class ShellCommands:
             password=command.password,
             hear=command.hear,
             terminal=command.pty,
+            watched=tuple(map(_encoded, command.watch)),
+            wrote=command.wrote,
         )
 
     def _variables(self, state: ShellState) -> str:

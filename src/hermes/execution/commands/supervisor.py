@@ -35,6 +35,8 @@ _END_OF_INPUT = b"\x04"
 _LIVE_BYTES = 4000
 """With its header within what a pipe takes whole once it takes anything, so that nobody waits."""
 _LIVE_SECONDS = 0.05
+_WATCH_SECONDS = 1.0
+_LONGEST_WATCHED = 1000
 _STDIN_BYTES = 1 << 20
 _ANSWER_BYTES = 64 << 20
 _MOST_LAST_CALLS = 64
@@ -137,6 +139,9 @@ class CommandSupervisor:
         self._output = OutputCapture(os.fsdecode(request[frames.KEEP]))
         self._live = not background
         self._live_sent_at = 0.0
+        self._watched = request.get(frames.WATCH, b"").split(b"\n") if frames.WATCH in request else []
+        self._before = b""
+        self._seen = False
         self._calls = frames.MAY_CALL in request
         self._calls_over = self._answers_over = False
         self._stdin_data = bytearray()
@@ -203,6 +208,7 @@ class CommandSupervisor:
                 self._timed_out = True
                 self._end_tree(_GRACE)
             self._tell_live()
+            self._tell_watched()
             self._tell_end()
             if self._end_sent and self._door is not None:
                 poll.unregister(door)
@@ -270,6 +276,8 @@ class CommandSupervisor:
         until = 3600.0 if self._timed_out else min(self._deadline - now, 3600.0)
         if self._live and self._output.unread:
             until = min(until, self._live_sent_at + _LIVE_SECONDS - now)
+        if self._seen:
+            until = min(until, self._live_sent_at + _WATCH_SECONDS - now)
         if self._linger_until and not self._end_sent:
             until = min(until, self._linger_until - now)
         return max(until, 0.0) * 1000 + 1
@@ -284,6 +292,10 @@ class CommandSupervisor:
             if not data:
                 return False
             self._output.add(data)
+            if self._watched:
+                seen = self._before + data
+                self._seen = self._seen or any(text in seen for text in self._watched)
+                self._before = seen[-_LONGEST_WATCHED:]
         return True
 
     def _pass_calls(self) -> int:
@@ -348,8 +360,7 @@ class CommandSupervisor:
         if letter == frames.KILL:
             self._end_tree(float(payload))
         elif letter == frames.POLL:
-            dropped = frames.pack_numbers(self._output.dropped)
-            self._send((frames.UNREAD, self._take_unread()), (frames.POLL, dropped))
+            self._tell_unread()
         elif letter == frames.WRITE and self._stdin_fd is not None:
             most = _ANSWER_BYTES if self._calls else _STDIN_BYTES
             self._stdin_data += payload[: most - len(self._stdin_data)]
@@ -393,6 +404,16 @@ class CommandSupervisor:
             return
         self._live_sent_at = now
         self._link.offer(frames.LIVE_OUTPUT, self._take_unread()[-_LIVE_BYTES:])
+
+    def _tell_unread(self) -> None:
+        dropped = frames.pack_numbers(self._output.dropped)
+        self._send((frames.UNREAD, self._take_unread()), (frames.POLL, dropped))
+
+    def _tell_watched(self) -> None:
+        now = time.monotonic()
+        if self._seen and now >= self._live_sent_at + _WATCH_SECONDS:
+            self._seen, self._live_sent_at = False, now
+            self._tell_unread()
 
     def _tell_end(self) -> None:
         """Once, when the shell is gone; what it left behind gets a moment to go as well."""

@@ -108,12 +108,20 @@ tell() { # what nobody was told yet: letter, at most so many bytes
   echo "$n" >|"$run.told"
 }
 
-ticks() { # live words, and the deadline
+ticks() { # live words, what is watched for, and the deadline
+  looked=0
   while sleep $tick; do
     [ -e "$run" ] && [ ! -e "$run.over" ] || return
     if [ "$background" = 0 ]; then
       read -r told <"$run.told"; size "$run"
       if [ "$n" -gt "${told:-0}" ]; then lock; [ -e "$run" ] && [ ! -e "$run.over" ] && tell o 4000; unlock; fi
+    elif [ -s "$run.watch" ]; then
+      read -r told <"$run.told"; size "$run"; [ "$told" -gt "$looked" ] && looked=$told
+      if [ "$n" -gt "$looked" ] && tail -c +$((looked + 1)) "$run" | grep -qFf "$run.watch"; then
+        lock; [ -e "$run" ] && [ ! -e "$run.over" ] && tell u 100000 && numbers p "$dropped"; unlock
+        looked=$n; sleep 1
+      fi
+      [ $((looked + 1000)) -lt "$n" ] && looked=$((n - 1000))
     fi
     if [ "$limit" -gt 0 ] && [ "$(date +%s)" -ge "$limit" ]; then
       : >|"$run.timed"; end_tree 0.3; : >|"$run.killed"; return
@@ -186,6 +194,7 @@ start() {
   folder=$(cat "$dir/d")
   while [ ! -d "$folder" ] && [ -n "$folder" ]; do gone=$(cat "$dir/d"); folder=${folder%/*}; done
   : >|"$run"; : >|"$run.state"; echo 0 >|"$run.told"
+  [ ! -e "$dir/2" ] || mv "$dir/2" "$run.watch"
   printf 'a 0\n' >&3
   if [ "$background" = 0 ]; then input=/dev/null; else input=$dir/in; rm -f "$input"; mkfifo "$input"; fi
   {

@@ -333,6 +333,11 @@ CHECKPOINTS = (
     "CREATE INDEX checkpoints_session ON checkpoints (session)",
 )
 
+PROCESSES = (
+    """CREATE TABLE awaited_processes (
+        id TEXT PRIMARY KEY, session TEXT NOT NULL, agent TEXT NOT NULL, body BLOB NOT NULL)""",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -356,6 +361,7 @@ MIGRATIONS = (
     Migration(number=21, oldest=19, statements=TRACES),
     Migration(number=22, oldest=19, statements=FLUSHES),
     Migration(number=23, oldest=19, statements=CHECKPOINTS),
+    Migration(number=24, oldest=19, statements=PROCESSES),
 )
 NEWEST = MIGRATIONS[-1].number
 

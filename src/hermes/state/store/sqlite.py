@@ -39,6 +39,7 @@ from hermes.state.store.tables.journal import JournalTable, JournalTailTable
 from hermes.state.store.tables.media_index import MediaTable
 from hermes.state.store.tables.memory import MemoryTable, PersonNotesTable
 from hermes.state.store.tables.outbox import OutboxTable
+from hermes.state.store.tables.processes import ProcessesTable
 from hermes.state.store.tables.rights import GrantsTable, PairingCodesTable, PairingsTable
 from hermes.state.store.tables.search import SearchTable
 from hermes.state.store.tables.sessions import BindingsTable, HandoffsTable, SessionsTable
@@ -171,6 +172,7 @@ def tables_of(db: Db, agent: AgentId) -> Tx:
         questions=QuestionsTable(own, agent),
         compressions=CompressionsTable(own, agent),
         flushes=FlushesTable(own, agent),
+        processes=ProcessesTable(own, agent),
         checkpoints=CheckpointsTable(own, agent),
         grants=GrantsTable(own, agent),
         requests=RequestsTable(own, agent),

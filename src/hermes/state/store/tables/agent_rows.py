@@ -8,7 +8,7 @@ from hermes.state.store.table import ScopedTable
 
 _TABLES = """SELECT m.name FROM sqlite_master m JOIN pragma_table_info(m.name) c
     WHERE m.type = 'table' AND c.name = 'agent' ORDER BY m.name"""
-_WITH_BODY = ("jobs", "handoffs")
+_WITH_BODY = ("jobs", "handoffs", "awaited_processes")
 """Those whose body names the agent, too."""
 
 

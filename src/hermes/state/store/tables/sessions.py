@@ -34,6 +34,7 @@ _HANGING = (
     "guidance", "questions", "bindings", "requests", "told", "handoffs", "session_grants", "auxiliary_calls",
     "compressions",
     "named_notes", "memory_keys", "session_traces", "flushes", "checkpoints",
+    "awaited_processes",
 )  # fmt: skip
 
 
