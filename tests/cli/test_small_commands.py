@@ -85,6 +85,8 @@ def test_plugins_profiles_hooks_skills(home: Path) -> None:
     (broken / "HOOK.yaml").write_text("events: [no:such]\n")
     sick = hermes(home, "hooks", "doctor")
     assert sick.code == 1 and "mine" in sick.err
+    told = json.loads(hermes(home, "hooks", "doctor", "--json").out)
+    assert told["hooks"] == [] and "mine" in str(told["problems"])
     assert "No skill was installed" in hermes(home, "skills", "check").out
 
 

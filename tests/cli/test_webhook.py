@@ -59,6 +59,10 @@ def test_a_route_is_made_listed_and_removed(home: Path) -> None:
     assert "ci" in listed.out and secret not in listed.out + hermes(home, "webhook", "list", "--json").out
     assert hermes(home, "webhook", "remove", "ci").code == 0
     assert hermes(home, "webhook", "list").out.startswith("No webhook routes yet")
+    told = json.loads(hermes(home, "webhook", "subscribe", "ci", "--json").out)
+    assert told["address"].endswith("/webhooks/ci")
+    assert told["secret"] == json.loads((home / FILE).read_text())["ci"]["secret"]
+    assert hermes(home, "webhook", "remove", "ci").code == 0
     gone = hermes(home, "webhook", "remove", "ci")
     assert gone.code == 1 and "no route “ci”" in gone.err
 

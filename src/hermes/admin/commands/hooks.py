@@ -29,7 +29,7 @@ _LINES_SHOWN = 20
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
     add("list", "List the hooks of this home and of plugins, and their state.", _list, JSON)
-    add("doctor", "Check every hook; exit code 1 if one cannot be used.", _doctor)
+    add("doctor", "Check every hook; exit code 1 if one cannot be used.", _doctor, JSON)
     summary = "Call the hooks that follow an event, those of plugins too. Nothing else happens."
     tested = add("test", summary, _test, {"event": "its name, like agent:end or command:new"})
     declare(tested, {"--json CONTEXT": "the context they get"}, dest="context", default="{}")
@@ -59,12 +59,16 @@ def _list(command: CliCommand) -> None:
 def _doctor(command: CliCommand) -> int:
     found, states = read_hooks(command.home), _states(command.home, command.environ)
     off = {name: why for name, (state, why) in states.items() if state != "on"}
-    for hook in found.hooks:
-        command.console.line(
-            f"{'problem' if hook.name in off else 'ok':8}{hook.name} {off.get(hook.name, '')}"
-        )
+    columns = [
+        Column("state", "State", value=lambda hook: "problem" if hook.name in off else "ok"),
+        Column("name", "Hook"),
+        Column("why", "Why", value=lambda hook: off.get(hook.name, "")),
+    ]
+    problems = [str(problem) for problem in found.problems]
+    if found.hooks or command.asked.json:
+        command.list(found.hooks, columns, wrap=lambda rows: {"hooks": rows, "problems": problems})
     _tell_problems(command, found)
-    if not found.hooks and not found.problems:
+    if not command.asked.json and not found.hooks and not found.problems:
         command.console.line(f"No hooks in {command.home / 'hooks'}.")
     return int(bool(found.problems or off))
 

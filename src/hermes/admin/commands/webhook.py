@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
     summary = "Create a route. An existing route of this name is replaced; its secret is kept."
     name = {"name": "the last part of its address: letters, digits, - _ ."}
-    made = add("subscribe", summary, _subscribe, name)
+    made = add("subscribe", summary, _subscribe, JSON | name)
     declare(made, _WHAT, default="")
     declare(made, {"--deliver WHERE": "log, github_comment, a platform, or platform:chat"}, default=LOG)
     declare(made, {"--deliver-chat-id ID": "the chat on that platform"}, default="")
@@ -93,7 +93,8 @@ def _subscribe(command: CliCommand) -> None:
     if read.agent:
         pairs.append(("Agent", read.agent))
     generated = replaced is None and not asked.secret
-    console.facts([*pairs, ("Secret", made)] if generated else pairs)
+    told = [*pairs, ("Secret", made)] if generated else pairs
+    console.json({key.lower(): value for key, value in told}) if asked.json else console.facts(told)
     if generated:
         console.note("The secret is shown only now: enter it at the sender.")
     elif replaced is not None:
