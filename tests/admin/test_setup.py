@@ -209,3 +209,8 @@ async def test_a_service_that_runs_commands_gets_its_packages_and_its_key(
     assert loaded.settings.terminal.backend == "daytona"
     assert sandbox_services.missing_keys("daytona", loaded) == []
     assert "terminal.backend is daytona." in await setup(tmp_path, "terminal", typed="daytona\n")
+    said = await setup(tmp_path, "terminal", typed="modal\n", hidden=("ak-1", ""))
+    assert "Modal needs a key. Nothing was changed." in said
+    await setup(tmp_path, "terminal", typed="modal\n", hidden=("ak-1", "as-1"))
+    loaded = load_settings(tmp_path, {})
+    assert (loaded.variable("MODAL_TOKEN_ID"), loaded.variable("MODAL_TOKEN_SECRET")) == ("ak-1", "as-1")

@@ -21,6 +21,7 @@ ALLOWED = {
     "app/agents/prompt.py": "a plugin's memory may raise anything; it is logged, and the session begins",
     "app/hooks.py": "a plugin's hook may raise anything; it is counted and said, and the rest goes on",
     "execution/browser/launch.py": "whatever keeps a browser from coming up, none is left behind; raised on",
+    "execution/sandboxes/modal.py": "the SDK raises what its parts raise; it becomes one sentence",
     "execution/sandboxes/probe.py": "whatever keeps a sandbox from starting is what was asked for",
     "app/agents/registry.py": "a plugin's part of an agent may raise anything; it is left out",
     "app/generations.py": "the same while settings are adopted; they are refused, and the old ones count",

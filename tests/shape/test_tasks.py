@@ -61,6 +61,7 @@ ALLOWED = {
     "execution/commands/file_server.py": "one piece of work in a sandbox; who asked hears its end",
     "execution/commands/processes.py": "watches one background process, and ends with it",
     "execution/far/backend.py": "closing the backend ends the start of its first stream",
+    "execution/sandboxes/modal.py": "reads one stream, keeps files while it is open, ends it: closing awaits",
     "execution/far/pipes.py": "carries what is written to one program, and ends with it",
     "execution/far/streams.py": "closing the pool waits for every stream that leaves",
     "execution/egress/forwarder.py": "one direction of one connection inside a sandbox, and ends with it",

@@ -28,6 +28,7 @@ FURTHER_EXTRAS = {
     "honcho": PackageExtra(name="honcho", modules=("honcho",)),
     "local": PackageExtra(name="local", modules=("xllamacpp",)),
     "mcp": PackageExtra(name="mcp", modules=("mcp",)),
+    "modal": PackageExtra(name="modal", modules=("modal",)),
     "web": PackageExtra(name="web", modules=("trafilatura", "pypdf", "openpyxl")),
     "ddgs": PackageExtra(name="ddgs", modules=("ddgs",)),
     "stt": PackageExtra(name="stt", modules=("faster_whisper",)),

@@ -22,6 +22,7 @@ class SandboxService(Struct, frozen=True, kw_only=True):
 
 SERVICES: Mapping[str, SandboxService] = {
     "daytona": SandboxService(title="Daytona", variables=("DAYTONA_API_KEY",)),
+    "modal": SandboxService(title="Modal", variables=("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")),
 }
 
 

@@ -45,7 +45,7 @@ from hermes.execution.sandboxes.probe import SandboxProbe, probe_in_child
 log = logging.getLogger("hermes.backend")
 _RANKS = {Boundary.CONTAINER: 0, Boundary.SANDBOX: 1, Boundary.WEAK: 2}
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.:-]{0,251}[a-z0-9])?")
-WHOLE_NETWORK = ("landlock", "daytona")
+WHOLE_NETWORK = ("landlock", "daytona", "modal")
 """Those that open or close the network as a whole."""
 SSH = "ssh"
 _OPEN_BACKENDS = (LOCAL, SSH)

@@ -292,6 +292,11 @@ class TerminalSettings(Section, frozen=True, kw_only=True):
         "The image of sandboxes of Daytona; empty = the usual one of that service.",
         env="TERMINAL_*",
     )
+    modal_image: str = setting(
+        "nikolaik/python-nodejs:python3.11-nodejs20",
+        "The image of sandboxes of Modal: its name in a registry, or the id of one there (`im-…`).",
+        env="TERMINAL_*",
+    )
     ssh_host: str = setting("", "The machine on which the backend `ssh` runs commands.", env="TERMINAL_*")
     ssh_user: str = setting("", "The user there; empty = as ssh itself decides.", env="TERMINAL_*")
     ssh_port: int = setting(22, "The port of its ssh server.", env="TERMINAL_*", least=1, most=65535)

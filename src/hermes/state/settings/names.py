@@ -131,7 +131,13 @@ LATER = frozenset(
 PROVIDER_VARIABLES = sorted(
     {name for spec in PROVIDERS.values() for name in (*spec.keys, spec.url_variable, *spec.places) if name}
 )
-_OF_SANDBOXES = ("DAYTONA_API_KEY", "DAYTONA_API_URL", "DAYTONA_TARGET")
+_OF_SANDBOXES = (
+    "DAYTONA_API_KEY",
+    "DAYTONA_API_URL",
+    "DAYTONA_TARGET",
+    "MODAL_TOKEN_ID",
+    "MODAL_TOKEN_SECRET",
+)
 PLATFORM_FIELDS = knobs(PlatformSettings)
 _BY_VARIABLE = {
     variable.removeprefix("<P>_").lower(): knob.name
