@@ -46,7 +46,6 @@ ALLOWED = {
     "execution/sandboxes/daytona.py": "the same; who needs the sandbox is told why",
     "execution/hooks/child.py": "a hook may raise anything; its own process says so and lives on",
     "plugins.py": "foreign code may raise anything while it is imported; it is reported and left out",
-    "state/skills/package.py": "a broken zip breaks its reader in many ways; who brought it is told",
     "state/store/care/repair.py": "whatever a damaged file holds, the gateway starts on what is left",
     "state/store/writer.py": "the writer thread: whatever a unit raised is handed to whoever asked for it",
 }

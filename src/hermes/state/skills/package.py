@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MOST_FILES, MOST_BYTES, LARGEST_FILE = 200, 4 << 20, 1 << 20
 LARGEST_ZIP = 20 << 20
 _DEEPEST, _LONGEST = 6, 200
+_BROKEN = (EOFError, RuntimeError, ValueError, LookupError, ArithmeticError, OSError)
+"""What a broken zip has its reader raise, beside errors of its own."""
 _SKIPPED = frozenset({".git", "__pycache__", ".DS_Store", "__MACOSX"})
 
 
@@ -164,16 +166,16 @@ def _walk(folder: Path) -> Iterable[Path]:
 def pack_zip(data: bytes, wanted: str = "") -> SkillPackage:
     """The skill in a zip. Nothing is unpacked that was not counted first; what its list says of sizes is not
     believed."""
+    import struct
     import zipfile
+    import zlib
 
     if len(data) > LARGEST_ZIP:
         raise UserError(f"The zip is larger than {LARGEST_ZIP >> 20} MB.")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return _unzip(archive, wanted)
-    except UserError:
-        raise
-    except Exception as error:  # a broken zip breaks its reader in more ways than it has errors for
+    except (zipfile.BadZipFile, zlib.error, struct.error, *_BROKEN) as error:
         raise UserError("It is no zip that can be read.") from error
 
 
