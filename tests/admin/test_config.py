@@ -269,7 +269,7 @@ def test_what_would_stop_the_start_is_not_set(tmp_path: Path) -> None:
         ),
         ("backend: local", "TERMINAL_NETWORK", "none", "the backend local cannot limit the network."),
         ("timeout: 5", "terminal.env_passthrough", "SOME_API_KEY", "SOME_API_KEY holds a credential"),
-        ("timeout: 5", "terminal.backend", "bublewrap", "Did you mean “bubblewrap”? There are: auto, "),
+        ("timeout: 5", "terminal.backend", "bublewrap", "Did you mean “bubblewrap”? There are: "),
     ]
     for before, key, value, why in refused:
         file.write_text(f"terminal: {{{before}}}\n")

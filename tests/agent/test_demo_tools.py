@@ -107,7 +107,7 @@ async def test_a_second_conversation_finds_what_the_first_one_said(home: Path) -
         assert "user: my neighbour grows heirloom apples" in told and first.id in told
         told = await answer(app, "what did I say about elephants?", source=later)
         assert "No earlier message matches “elephants”." in told
-        assert "The query has no word in it." in await answer(app, "search history ???")
+        assert first.id in await answer(app, "search history ???"), "without words the latest ones are told"
 
 
 async def test_history_keeps_agents_and_people_apart(home: Path) -> None:

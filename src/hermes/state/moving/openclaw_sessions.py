@@ -16,13 +16,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.domain.chats.address import DEFAULT_ACCOUNT, SourceKind
+from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId
 from hermes.domain.text import one_line, storable
 from hermes.domain.tools.tool import ToolCall
 from hermes.domain.turns.moving import MovedMessage, MovedSession
-from hermes.domain.turns.session import SessionKey
+from hermes.domain.turns.session import session_key
 from hermes.domain.turns.turn import Speaker
 from hermes.state.home.jsonfile import read_mapping
 from hermes.state.moving.old_database import opened, rows
@@ -269,15 +269,9 @@ def _key(key: str, entry: Mapping[str, Any]) -> str:
     chat, _, thread = chat.partition(":topic:")
     if not platform or not chat or (not thread and ":" in chat and not chat.startswith("!")):
         return ""
-    made = SessionKey(
-        agent=MAIN_AGENT,
-        platform=platform,
-        account=DEFAULT_ACCOUNT,
-        kind=SourceKind.THREAD if thread else kind,
-        chat=chat,
-        thread=thread or None,
-    )
-    return str(made)
+    address = Address(platform=platform, chat=chat, thread=thread or None)
+    kind = SourceKind.THREAD if thread else kind
+    return str(session_key(Source(address=address, kind=kind), MAIN_AGENT))  # one for all who write there
 
 
 def _last_route(entry: Mapping[str, Any]) -> tuple[str, str]:
