@@ -149,6 +149,7 @@ COMMANDS: dict[str, str] = {
     "profile list": "list the profiles",
     "profile create": "create a profile: a further home",
     "profile show": "show what a profile has",
+    "profile describe": "say what a profile is for",
     "profile rename": "give a profile another name",
     "profile use": "use a profile from now on",
     "profile clone": "make a profile like another",

@@ -131,3 +131,17 @@ def test_every_command_is_spelled_for_its_home(name: str) -> None:
     assert console.spell(f"See: hermes {name}, or `hermes {name}`") == (
         f"See: hermes -p work {name}, or `hermes -p work {name}`"
     )
+
+
+def test_what_a_profile_is_for(home: Path) -> None:
+    assert hermes(home, "profile", "create", "work", "--description", "Customers\nonly").code == 0
+    assert listed(home)["work"]["description"] == "Customers only"
+    assert hermes(home, "profile", "describe", "work", "Invoices").out == "Invoices\n"
+    assert hermes(home, "profile", "rename", "work", "office").code == 0
+    assert hermes(home, "profile", "describe", "office").out == "Invoices\n"
+    assert "Invoices" in hermes(home, "profile", "show", "office").out
+    long = hermes(home, "profile", "create", "long", "--description", "x" * 201)
+    assert long.code == 1 and "200" in long.err and "long" not in listed(home)
+    assert hermes(home, "profile", "describe", "office", "").code == 0
+    assert listed(home)["office"]["description"] == ""
+    assert "no profile" in hermes(home, "profile", "describe", "gone", "x").err

@@ -10,9 +10,9 @@ from typing import cast
 
 import pytest
 
-from hermes.agent.danger.scope import UserLocks
+from hermes.agent.danger.judge import judge_command
 from hermes.app.agents.registry import AgentRegistry
-from hermes.app.agents.world_scopes import WorldScopes
+from hermes.app.agents.world_scopes import WorldScopes, locks_of
 from hermes.app.generations import differences
 from hermes.control.core import Runtime
 from hermes.control.sessions.submission import Submission
@@ -27,7 +27,7 @@ from hermes.domain.settings.settings import ApprovalSettings, DisplaySettings, H
 from hermes.domain.turns.session import FrozenPrompt, Session, begin_session, make_turn, session_key
 from hermes.domain.turns.turn import Cause, TurnInput
 from hermes.domain.word import replace
-from hermes.state.settings.loader import check_agent_secrets
+from hermes.state.settings.loader import check_agent_secrets, load_settings
 from hermes.state.settings.secrets import Secrets
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.harness import Journey, open_settings
@@ -144,12 +144,17 @@ def test_a_platforms_token_does_not_belong_to_an_agent(tmp_path: Path) -> None:
 async def test_approvals_count_as_they_are_now(tmp_path: Path) -> None:
     live = LiveSettings(Settings())
     profile = Profile(agent=MAIN_AGENT, home=tmp_path, settings=Settings())
-    scopes = WorldScopes(profile, (), lambda: UserLocks(deny=live.now.approvals.deny))
+    scopes = WorldScopes(profile, (), lambda: locks_of(live.now))
     place = str(tmp_path)
     world = World(workspace=place, home=place, system="Linux", shell="sh", host_files=True)
     assert not (await scopes.of(world)).deny
     live.adopt(Settings(approvals=ApprovalSettings(deny=("rm *",))))
     assert (await scopes.of(world)).deny == ("rm *",)
+    config = "approvals: {mode: off}\nagents: {helper: {approvals: {mode: off}}}\ncommand_allowlist: [ls]\n"
+    (tmp_path / "config.yaml").write_text(config)
+    for told, asked in (({"HERMES_EXEC_ASK": "1"}, True), ({"HERMES_EXEC_ASK": "maybe"}, True), ({}, False)):
+        live.adopt(load_settings(tmp_path, told).settings.of(AgentId("helper")))
+        assert judge_command("ls", await scopes.of(world)).locked is asked, told
 
 
 async def test_turns_of_agents_that_are_gone_hide_no_others(tmp_path: Path) -> None:

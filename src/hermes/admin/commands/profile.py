@@ -13,10 +13,11 @@ from msgspec import Struct
 
 from hermes.admin.commands.profile_copies import add_copies, new_home
 from hermes.admin.process.home_files import GATEWAY, hold_home, home_holder, home_in_use
-from hermes.admin.shell.command import JSON, CliCommand, Subcommands
-from hermes.admin.shell.output import Column
+from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
+from hermes.admin.shell.output import Column, dash
 from hermes.domain.errors import UserError
 from hermes.domain.settings.settings import NAME_RULE
+from hermes.domain.text import one_line
 from hermes.state.home.homes import (
     ACTIVE_FILE,
     DEFAULT_PROFILE,
@@ -32,6 +33,9 @@ from hermes.state.settings.loader import load_settings
 
 REMOVED_FOLDER = ".removed"
 """In `profiles/`. Not a name that a profile can have."""
+DESCRIPTION_FILE = "description.txt"
+"""In a home: what it is for."""
+_LONGEST_DESCRIPTION = 200
 
 
 class ListedProfile(Struct, frozen=True, kw_only=True):
@@ -39,6 +43,7 @@ class ListedProfile(Struct, frozen=True, kw_only=True):
     home: Path
     in_use: bool
     gateway: str
+    description: str
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,9 +52,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = commands.add
     name = {"name": f"its name: {NAME_RULE}"}
     add("list", "List the profiles; the one in use is marked.", _list, JSON)
-    add("create", "Create a profile with an empty home.", _create, name)
+    created = add("create", "Create a profile with an empty home.", _create, name)
+    declare(created, {"--description TEXT": "what it is for"}, default="")
     known = {"name": "the profile; `default` is the home itself"}
     add("show", "Show what a profile has.", _show, known | JSON)
+    described = add("describe", "Say what a profile is for, or show what was said.", _describe, known)
+    declare(described, {"[text]": "what it is for; empty text removes what was said"})
     add("rename", "Give a profile another name.", _rename, {"name": "the profile"} | {"new": "its new name"})
     add("use", "Use a profile from now on, wherever -p and HERMES_PROFILE name no other.", _use, known)
     add_copies(commands)
@@ -65,11 +73,20 @@ def _list(command: CliCommand) -> None:
         holder = home_holder(home)
         running = holder is not None and holder.what == GATEWAY
         gateway = f"running (process {holder.pid})" if running and holder is not None else "not running"
-        profiles.append(ListedProfile(name=name, home=home, in_use=home == current, gateway=gateway))
+        profiles.append(
+            ListedProfile(
+                name=name,
+                home=home,
+                in_use=home == current,
+                gateway=gateway,
+                description=_description_of(home),
+            )
+        )
     columns = [
         Column("name", "PROFILE"),
         Column("in_use", "IN USE", lambda in_use: "yes" if in_use else ""),
         Column("gateway", "GATEWAY"),
+        Column("description", "DESCRIPTION", dash),
         Column("home", "HOME"),
     ]
     command.list(profiles, columns)
@@ -86,9 +103,10 @@ def find_current(command: CliCommand) -> Path | None:
 
 def _create(command: CliCommand) -> None:
     root, name = command.home, command.asked.name
-    home = new_home(root, name)
+    home, description = new_home(root, name), _checked(command.asked.description)
     prepare_home(root)
     prepare_home(home)
+    _keep_description(home, description)
     command.console.line(f"The profile “{name}” is created: {home}")
     command.console.note(f"Use it once: hermes -p {name} …   From now on: hermes profile use {name}")
 
@@ -99,6 +117,7 @@ def _show(command: CliCommand) -> None:
     holder = home_holder(home)
     facts = {
         "name": command.asked.name,
+        "description": _description_of(home),
         "home": str(home),
         "gateway": "not running" if holder is None else str(holder),
         "model": settings.model.default or settings.model.provider,
@@ -109,6 +128,37 @@ def _show(command: CliCommand) -> None:
         command.console.json(facts)
     else:
         command.console.facts([(name.capitalize(), value) for name, value in facts.items()])
+
+
+def _describe(command: CliCommand) -> None:
+    name, text = command.asked.name, command.asked.text
+    home = profile_home(command.home, name)
+    if text is not None:
+        _keep_description(prepare_home(home), _checked(text))
+    told = _description_of(home)
+    command.console.line(told or f"Nothing is said of the profile “{name}”.")
+
+
+def _checked(description: str) -> str:
+    told = one_line(description, len(description) + 1)
+    if len(told) > _LONGEST_DESCRIPTION:
+        raise UserError(f"A description has at most {_LONGEST_DESCRIPTION} characters, not {len(told)}.")
+    return told
+
+
+def _keep_description(home: Path, text: str) -> None:
+    if text:
+        replace_text(home / DESCRIPTION_FILE, f"{text}\n", 0o600)
+    else:
+        (home / DESCRIPTION_FILE).unlink(missing_ok=True)
+
+
+def _description_of(home: Path) -> str:
+    try:
+        told = (home / DESCRIPTION_FILE).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    return one_line(told, _LONGEST_DESCRIPTION)
 
 
 def _rename(command: CliCommand) -> None:

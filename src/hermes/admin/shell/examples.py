@@ -71,6 +71,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "webhook test": ("hermes webhook test ci",),
     "hooks test": ("""hermes hooks test agent:end --json '{"response": "hi"}'""",),
     "profile create": ("hermes profile create work",),
+    "profile describe": ('hermes profile describe work "Customers and invoices"',),
     "profile rename": ("hermes profile rename work office",),
     "plugins disable": ("hermes plugins disable tools:weather",),
     "dump": ("hermes dump > dump.txt",),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,6 @@ from msgspec import Struct
 from hermes import plugins
 from hermes.agent.context.compress import Compressor
 from hermes.agent.context.prompt import IDENTITY
-from hermes.agent.danger.scope import UserLocks
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.tools.code import CodeRules
 from hermes.agent.tools.delegate import Delegation
@@ -49,7 +47,7 @@ from hermes.app.agents.skills import AgentSkills
 from hermes.app.agents.sudo import SudoPasswords
 from hermes.app.agents.terminal_settings import check_terminal
 from hermes.app.agents.tools import OpenSources, TurnLimits, check_own_toolsets, check_toolsets
-from hermes.app.agents.world_scopes import WorldScopes
+from hermes.app.agents.world_scopes import WorldScopes, locks_of
 from hermes.app.browser import AppBrowser
 from hermes.app.egress import AppEgress
 from hermes.app.homes import MEDIA, WORKSPACE, closed_homes
@@ -110,14 +108,6 @@ class AgentSurroundings(Struct, frozen=True, kw_only=True):
     live: LiveSettings
     egress: AppEgress
     browser: AppBrowser
-
-
-def _locks(settings: Settings) -> UserLocks:
-    approvals = settings.approvals
-    folders = tuple(os.path.normpath(os.path.expanduser(folder)) for folder in approvals.allow_folders)
-    return UserLocks(
-        deny=approvals.deny, ask=approvals.ask, allow=settings.command_allowlist, folders=folders
-    )
 
 
 class AgentFactory:
@@ -429,7 +419,7 @@ class AgentFactory:
 
     def _scopes(self, profile: Profile) -> WorldScopes:
         now = self._now(profile)
-        return WorldScopes(profile, self._closed, lambda: _locks(now()))
+        return WorldScopes(profile, self._closed, lambda: locks_of(now()))
 
     def _now(self, profile: Profile) -> Callable[[], Settings]:
         """The settings of this moment, as they count for the agent."""

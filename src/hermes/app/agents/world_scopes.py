@@ -16,11 +16,23 @@ from hermes.domain.ports.world import (
     FolderRules,
     World,
 )
-from hermes.domain.settings.settings import Profile
+from hermes.domain.settings.declaring import EVERY_ONE
+from hermes.domain.settings.settings import Profile, Settings
 from hermes.domain.word import replace
 from hermes.state.home.homes import USUAL_HOME
 
 _MOST_SCOPES = 256
+
+
+def locks_of(settings: Settings) -> UserLocks:
+    """What the operator says about commands."""
+    approvals = settings.approvals
+    return UserLocks(
+        deny=approvals.deny,
+        ask=EVERY_ONE if approvals.ask_always else approvals.ask,
+        allow=settings.command_allowlist,
+        folders=tuple(os.path.normpath(os.path.expanduser(one)) for one in approvals.allow_folders),
+    )
 
 
 class WorldScopes:

@@ -321,6 +321,12 @@ class ApprovalSettings(Section, frozen=True, kw_only=True):
         "Commands that are asked for each time, whatever was allowed before: `/yolo` and `off` too.",
         instead=EVERY_ONE,
     )
+    ask_always: bool = setting(
+        False,
+        "Whether every command is asked for each time, like those of `approvals.ask`.",
+        env="HERMES_EXEC_ASK",
+        instead=True,
+    )
     allow_folders: Names = setting(
         (), "Folders besides the workspace in which deleting and writing is not asked for; full paths."
     )
