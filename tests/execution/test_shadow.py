@@ -124,6 +124,35 @@ def test_states_that_nobody_names_go_and_the_next_is_whole(
     git(tmp_path, "--git-dir", str(tmp_path / "shadow"), "fsck", "--strict")
 
 
+def test_a_name_that_is_no_text_is_left_out(tmp_path: Path, root: Path) -> None:
+    (root / "a").write_text("1")
+    (root / os.fsdecode(b"caf\xe9")).write_text("1")
+    (root / os.fsdecode(b"d\xe9")).mkdir()
+    (root / os.fsdecode(b"d\xe9") / "b").write_text("1")
+    store = make(tmp_path, root)
+    first = store.snapshot("one", LIMITS)
+    for file in [*root.glob("*"), *root.glob("*/b")]:
+        if file.is_file():
+            file.write_text("2")
+    assert set(store.changes(first, store.snapshot("two", LIMITS))) == {"a"}
+
+
+def test_what_a_git_left_that_was_cut_off_stops_nobody(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "a").write_text("1")
+    store = make(tmp_path, root)
+    store.snapshot("one", LIMITS)
+    for name in ("packed-refs.lock", "refs/checkpoints/two.lock"):
+        (tmp_path / "shadow" / name).touch()
+    (root / "a").write_text("2")
+    second = store.snapshot("two", LIMITS)
+    (tmp_path / "shadow" / "packed-refs.lock").touch()
+    monkeypatch.setattr(shadow_module, "_YOUNG", -60)
+    store.keep({second})
+    assert git(tmp_path, "--git-dir", str(tmp_path / "shadow"), "for-each-ref").count("checkpoints") == 1
+
+
 def test_why_there_is_none(tmp_path: Path, root: Path) -> None:
     (root / "a").write_bytes(b"x" * 100)
     with pytest.raises(UserError, match="git is not installed"):

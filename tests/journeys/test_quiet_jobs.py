@@ -3,8 +3,9 @@ hours, and a job spends no more in a day than it may."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -152,6 +153,14 @@ def test_when_quiet_hours_end(hours: str, now: str, until: str) -> None:
     end = quiet_until(hours, here)
     expected = "" if end is None else f"{end:%H:%M}{' next' if end.day == 6 else ''}"
     assert expected == until
+
+
+@pytest.mark.parametrize("minute", range(0, 240, 5))
+def test_quiet_hours_end_later_when_the_clock_is_set_back(minute: int) -> None:
+    """An end that has passed would have the job planned for it again and again."""
+    at = datetime(2026, 11, 1, 4, tzinfo=UTC) + timedelta(minutes=minute)
+    end = quiet_until("22:00-01:30", at.astimezone(ZoneInfo("America/New_York")))
+    assert end is None or end.astimezone(UTC) > at
 
 
 @pytest.mark.parametrize(

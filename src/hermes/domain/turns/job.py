@@ -161,4 +161,5 @@ def quiet_until(hours: str, here: datetime | None = None) -> datetime | None:
     if not within:
         return None
     day = here if now < end else here + timedelta(days=1)
-    return day.replace(hour=end.hour, minute=end.minute, second=0, microsecond=0, fold=0)
+    # Of a time that comes twice it is that of the same hour: the end must not have passed yet.
+    return day.replace(hour=end.hour, minute=end.minute, second=0, microsecond=0)

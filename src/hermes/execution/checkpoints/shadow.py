@@ -59,6 +59,7 @@ class ShadowStore:
             "GIT_ATTR_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C",
         }  # fmt: skip
         self._git = shutil.which("git", path=self._env["PATH"]) or ""
+        self._lock: tuple[int, ...] = ()
 
     def snapshot(self, name: str, limits: SnapshotLimits) -> str:
         """Keep the state of the folder under a name of its own; its id. A `UserError` says why not."""
@@ -134,11 +135,18 @@ class ShadowStore:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone in the store, also beside another process."""
+        """Alone in the store, also beside another process and what a dead one has left running: git holds the
+        lock, too. So its own lock files are those of the dead."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(self._folder / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+            for stale in (*self._folder.glob("*.lock"), *self._folder.glob("refs/**/*.lock")):
+                stale.unlink()
+            self._lock = (lock.fileno(),)
+            try:
+                yield
+            finally:
+                self._lock = ()
 
     def _make(self) -> None:
         if not (self._folder / ROOT_FILE).exists():
@@ -164,7 +172,7 @@ class ShadowStore:
         pipe = subprocess.PIPE
         with subprocess.Popen(
             [self._git, *options, "--cat-blob-fd=1"], env=self._env, stdin=pipe, stdout=pipe,
-            stderr=subprocess.DEVNULL, cwd="/",
+            stderr=subprocess.DEVNULL, cwd="/", pass_fds=self._lock,
         ) as git:  # fmt: skip
             assert git.stdin is not None and git.stdout is not None
             try:
@@ -218,8 +226,9 @@ class ShadowStore:
         argv = [self._git or "git", *args]
         try:
             done = subprocess.run(
-                argv, env=self._env, input=given, capture_output=True, timeout=_SECONDS, check=False, cwd="/"
-            )
+                argv, env=self._env, input=given, capture_output=True, timeout=_SECONDS, check=False, cwd="/",
+                pass_fds=self._lock,
+            )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise UserError(f"git does not work: {error}.") from None
         if done.returncode:

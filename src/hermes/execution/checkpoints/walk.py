@@ -1,5 +1,5 @@
-"""Which files of a workspace a snapshot holds: regular ones, without dependencies, builds, caches, secrets
-and what is too large."""
+"""Which files of a workspace a snapshot holds: regular ones, without dependencies, builds, caches, secrets,
+what is too large and names that are no text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 
 from hermes.domain.errors import UserError
 from hermes.domain.safety.late_pattern import late_pattern
+from hermes.domain.text import storable
 from hermes.execution.files.ignoring import SKIPPED
 
 FileStamp = tuple[int, int, int, int]
@@ -36,6 +37,8 @@ def list_files(root: str, largest: int) -> dict[str, FileStamp]:
         except OSError:
             continue
         for entry in entries:
+            if storable(entry.name) != entry.name:
+                continue
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in _FOLDERS:
                     folders.append(entry.path)
