@@ -37,6 +37,8 @@ COMMANDS: dict[str, str] = {
     "sessions export": "write a conversation as JSONL, Markdown or HTML",
     "sessions rename": "give a conversation another title",
     "sessions prune": "delete conversations that were not used for long",
+    "sessions optimize": "make the database smaller and its search quicker",
+    "sessions repair": "check the whole database and mend what is damaged",
     "sessions delete": "delete a conversation permanently",
     "model": "show, choose and list models",
     "fallback list": "list the models that answer when the agent's own cannot",

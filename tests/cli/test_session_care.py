@@ -1,4 +1,4 @@
-"""`hermes sessions rename|prune|export --format`, on a home that nobody uses."""
+"""`hermes sessions rename|prune|export --format|optimize|repair`, on a home that nobody uses."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import apsw
 import pytest
 
+from hermes.admin.process.home_files import GATEWAY, hold_home
 from hermes.cli import main
 from hermes.domain.ids import SessionId
 from hermes.domain.models.usage import Usage
@@ -16,6 +18,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.turns.event import ModelSaid, UserSaid
 from hermes.domain.word import replace
 from hermes.state.home.homes import DATABASE_FILE
+from hermes.state.store.care import repair
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.store_suite.samples import entry, session, turn
 
@@ -80,3 +83,53 @@ def test_prune_keeps_what_is_used_or_unfinished_and_what_it_cost(
     assert sorted(one["id"] for one in json.loads(capsys.readouterr().out)) == ["busy", "new"]
     assert main(["insights", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["total"]["calls"] == 1
+
+
+def test_optimize_gives_space_back_and_keeps_what_was_said(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = [entry(n, "t2", UserSaid(text=f"word{n} " * 2000)) for n in range(3, 60)]
+
+    async def write() -> None:
+        async with SqliteStore(home / DATABASE_FILE) as store:
+            await store.write(lambda tx: tx.sessions.add(session("long", title="Long")))
+            await store.write(lambda tx: tx.journal.append(SessionId("long"), long))
+            await store.write(lambda tx: tx.sessions.delete(SessionId("long")))
+
+    asyncio.run(write())
+    assert main(["sessions", "optimize", "--json"]) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert done["after"] == (home / DATABASE_FILE).stat().st_size < done["before"] / 2
+    assert main(["sessions", "search", "good"]) == 0
+    assert "old" in capsys.readouterr().out
+    with hold_home(home, GATEWAY):
+        assert main(["sessions", "optimize"]) == 1
+    assert "hermes gateway stop" in capsys.readouterr().err
+
+
+def test_repair_looks_at_more_than_a_start_does(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for limit in ("_CHECKED_WHEN_CLEAN", "_CHECKED_WHEN_UNCLEAN"):
+        monkeypatch.setattr(repair, limit, 0)
+    assert main(["sessions", "repair"]) == 0
+    assert "nothing is damaged" in capsys.readouterr().out
+    connection = apsw.Connection(str(home / DATABASE_FILE))
+    connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
+    connection.execute("UPDATE words_data SET block = x'00ff00ff' WHERE id > 10")
+    connection.close()
+    assert main(["sessions", "list"]) == 0
+    assert "search index" not in capsys.readouterr().err
+    assert main(["sessions", "repair", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert not told["sound"] and "search index" in told["notices"][0]
+    assert main(["sessions", "repair", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"sound": True, "notices": []}
+
+
+def test_a_home_without_a_database_has_none_to_repair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    assert main(["sessions", "repair"]) == 1
+    assert "no database yet" in capsys.readouterr().err and not list(tmp_path.iterdir())

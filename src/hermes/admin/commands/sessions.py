@@ -1,23 +1,28 @@
 """`hermes sessions`: list, search, show, export, rename, prune and delete conversations, whether a gateway
-runs or not."""
+runs or not; optimize and repair their database while none does."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from html import escape
 from pathlib import Path
 
+from hermes.admin.process.home_files import hold_home
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare, number_to
 from hermes.admin.shell.home import HomeAccess, agents_of, open_home
 from hermes.admin.shell.output import Column, ago, dash, facts
 from hermes.admin.shell.picker import PickOption, pick
+from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, size_told
 from hermes.domain.turns.chat_format import as_messages
 from hermes.domain.turns.event import (
     Answered,
@@ -38,6 +43,7 @@ from hermes.domain.turns.event import (
 from hermes.domain.turns.session import Session
 from hermes.entry.desk import delete_session, find_session, list_sessions, list_unused, rename_session, search
 from hermes.state.files.session_log import FOLDER, log_path
+from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.home.textfile import replace_text
 from hermes.state.settings.loader import load_settings
 from hermes.stream.wire.socket import read_entry
@@ -81,6 +87,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     pruned = add("prune", "Delete conversations that were not used for long.", _prune, words)
     declare(pruned, {"--older-than DAYS": "days without use (90)"}, type=number_to(36_500), default=90)
     add("delete", "Delete a conversation permanently.", _delete, named | {"-y, --yes": "do not ask"})
+    add(
+        "optimize",
+        "Make the database smaller and its search quicker, while no gateway runs.",
+        _optimize,
+        JSON,
+    )
+    summary = "Check the whole database and mend what is damaged, while no gateway runs."
+    add("repair", summary, _repair, JSON)
 
 
 def _open(command: CliCommand) -> tuple[HomeAccess, bool]:
@@ -251,6 +265,38 @@ def _delete(command: CliCommand) -> None:
     place.ask(delete_session, agent=session.agent, name=session.id)
     log_path(command.home / FOLDER, session.id).unlink(missing_ok=True)
     command.console.line(f"{name} is deleted.")
+
+
+@contextmanager
+def _resting(command: CliCommand) -> Iterator[Path]:
+    """The database, in nobody else's hands."""
+    if HomeAccess(command=command, gateway=None).empty:
+        raise UserError("There is no database yet.", hint="A chat with the agent makes it: hermes")
+    with hold_home(command.home, command.name):
+        yield command.home / DATABASE_FILE
+
+
+def _optimize(command: CliCommand) -> None:
+    from hermes.state.store.care.on_demand import optimize
+
+    with _resting(command) as path:
+        done = optimize(path)
+    if command.asked.json:
+        command.console.json(facts(done, "before", "after"))
+    else:
+        command.console.line(f"{path} takes {size_told(done.after)} now; it took {size_told(done.before)}.")
+
+
+def _repair(command: CliCommand) -> None:
+    from hermes.state.store.care.on_demand import examine_in_full
+
+    with _resting(command) as path:
+        notices = asyncio.run(examine_in_full(path, SystemClock()))
+    if command.asked.json:
+        command.console.json({"sound": not notices, "notices": list(notices)})
+        return
+    for line in notices or [f"{path} was checked in full: nothing is damaged."]:
+        command.console.line(line)
 
 
 # --- a conversation in words and in OpenAI format ----------------------------------------------------

@@ -34,6 +34,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "sessions export": ("hermes sessions export 20260501_0900 --format md -o talk.md",),
     "sessions rename": ('hermes sessions rename 20260501_0900 "Holiday plans"',),
     "sessions prune": ("hermes sessions prune --older-than 90 --dry-run",),
+    "sessions optimize": ("hermes sessions optimize",),
+    "sessions repair": ("hermes sessions repair --json",),
     "sessions delete": ("hermes sessions delete 20260501_0900 --yes",),
     "model": (
         "hermes model",

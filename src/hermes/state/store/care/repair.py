@@ -39,7 +39,7 @@ log = logging.getLogger("hermes.store")
 _CHECKED_WHEN_CLEAN = 16 * 1024 * 1024
 _CHECKED_WHEN_UNCLEAN = 256 * 1024 * 1024
 _MISSING = "it is missing"
-_INDEXES = ("words", "letters")
+INDEXES = ("words", "letters")
 _ALL_INDEXED = "UPDATE facts SET value = (SELECT coalesce(max(n), 0) FROM journal) WHERE name = 'indexed'"
 _TOLD_TABLES = {"inbox", "turns", "journal", "outbox", "sessions", "questions", "jobs"}
 
@@ -287,7 +287,7 @@ def _rebuild_index(path: Path, options: sqlite.StoreOptions) -> bool:
             with closing(sqlite.open_current(path, options)) as db:
                 db.run("BEGIN IMMEDIATE")
                 prepare(db)
-                for index in _INDEXES:
+                for index in INDEXES:
                     db.run(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
                 db.run(_ALL_INDEXED)
                 if not sqlite.problems_of(db):
@@ -307,9 +307,9 @@ def _leave_index(db: sqlite.SqliteDb) -> None:
 def _renew_index(db: sqlite.SqliteDb) -> None:
     """Without its settings SQLite neither rebuilds nor drops an index: take its tables apart by hand."""
     with closing(sqlite.open_current(None)) as fresh:
-        made = fresh.all("SELECT name, sql FROM sqlite_schema WHERE name IN (?, ?)", *_INDEXES)
+        made = fresh.all("SELECT name, sql FROM sqlite_schema WHERE name IN (?, ?)", *INDEXES)
     db.run("PRAGMA writable_schema = ON")
-    for index in _INDEXES:
+    for index in INDEXES:
         db.run("DELETE FROM sqlite_schema WHERE name = ?", index)
     db.run("PRAGMA writable_schema = RESET")
     for index, statement in made:
