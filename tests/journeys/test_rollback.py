@@ -18,6 +18,7 @@ from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import World
 from hermes.domain.settings.checkpoints import CheckpointSettings
+from hermes.domain.settings.delegation import DelegationSettings
 from hermes.domain.settings.settings import Profile
 from hermes.domain.tools.services import ToolServices
 from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
@@ -76,7 +77,7 @@ class Bed:
         async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
             for name, text in SCRIPT[str(arguments["path"])].items():
                 file = self.workspace / name
-                file.parent.mkdir(exist_ok=True)
+                file.parent.mkdir(parents=True, exist_ok=True)
                 file.unlink(missing_ok=True) if text is None else file.write_text(text)
             return ToolResult(text="done")
 
@@ -363,6 +364,100 @@ async def test_an_undo_that_is_cut_at_each_file(
         await bed.chat.until_seen("Files: restored a.txt, old.txt; removed made/deep.txt.")
         await bed.chat.until_idle()
         assert bed.files() == AT_FIRST
+
+
+async def test_what_a_task_of_another_chat_did_meanwhile_stays(bed: Bed) -> None:
+    hold = asyncio.Event()
+    mine = in_steps(writes("first"), Say(text="finished", hold=hold))
+
+    def script(request: ModelRequest) -> Say:
+        if last_words(request) != "give":
+            return mine(request)
+        done = any(isinstance(entry.record, ToolFinished) for entry in request.entries)
+        return say("delegated") if done else call("delegate_task", '{"goal": "second"}', id="task")
+
+    bed.chat.script = script
+    given = Delegation(settings=lambda: bed.chat.settings.delegation, agents=dict)
+    bed.chat.tools = [*bed.chat.tools, *make_tools(ToolServices({Delegation: given}))]
+    async with bed.chat:
+        bed.chat.world.write("go")
+        await bed.chat.until(lambda: len(bed.chat.model.requests) == 2)
+        bed.chat.world.write("give", chat="other", user="other")
+        await bed.chat.until_seen("delegated", chat="other")
+        hold.set()
+        await bed.chat.until_seen("finished")
+        told = await bed.say("/undo")
+        assert "Kept as they are" in told and "a.txt, b.txt" in told, told
+        assert bed.files() == {"a.txt": "two", "b.txt": "two", "old.txt": "kept by you"}
+
+
+async def test_what_a_task_of_a_task_did_is_taken_back_too(bed: Bed) -> None:
+    def script(request: ModelRequest) -> Say:
+        words = last_words(request)
+        done = any(isinstance(entry.record, ToolFinished) for entry in request.entries)
+        if words == "first":
+            return by_words(request)
+        goal = "first" if words == "middle" else "middle"
+        asked = f'{{"goal": "{goal}", "role": "orchestrator"}}'
+        return say(f"did {words}") if done else call("delegate_task", asked, id=goal)
+
+    bed.chat.script = script
+    settings = DelegationSettings(max_spawn_depth=2)
+    given = Delegation(settings=lambda: settings, agents=dict)
+    bed.chat.tools = [*bed.chat.tools, *make_tools(ToolServices({Delegation: given}))]
+    async with bed.chat:
+        bed.chat.world.write("go")
+        await bed.chat.until_seen("did go")
+        assert bed.files() == {"a.txt": "one", "made/deep.txt": "new"}
+        assert "restored a.txt, old.txt; removed made/deep.txt" in await bed.say("/undo")
+        assert bed.files() == AT_FIRST
+
+
+async def test_a_file_that_became_a_folder_is_a_file_again(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCRIPT, "folder", {"a.txt": None, "a.txt/deep/x": "new"})
+    async with bed.chat:
+        await bed.say("folder")
+        assert (bed.workspace / "a.txt").is_dir()
+        assert "restored a.txt; removed a.txt/deep/x" in await bed.say("/undo")
+        assert bed.files() == AT_FIRST
+
+
+async def test_a_file_that_grew_without_end_is_not_read(bed: Bed) -> None:
+    hold = asyncio.Event()
+    bed.chat.script = in_steps(writes("first"), Say(text="finished", hold=hold))
+    async with bed.chat:
+        bed.chat.world.write("go")
+        await bed.chat.until(lambda: len(bed.chat.model.requests) == 2)
+        os.truncate(bed.workspace / "a.txt", 1 << 50)
+        hold.set()
+        await bed.chat.until_seen("finished")
+        told = await bed.say("/undo")
+        assert "Kept as they are, because they were changed since: a.txt" in told, told
+        os.truncate(bed.workspace / "a.txt", 4)
+
+
+async def test_nothing_is_made_where_a_folder_leads_outside_by_now(
+    bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bed.workspace / "lib" / "deep").mkdir(parents=True)
+    (bed.workspace / "lib" / "deep" / "x").write_text("yours")
+    monkeypatch.setitem(SCRIPT, "away", {"lib/deep/x": None})
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    async with bed.chat:
+        await bed.say("away")
+        (bed.workspace / "lib" / "deep").rmdir()
+        (bed.workspace / "lib").rmdir()
+        (bed.workspace / "lib").symlink_to(outside)
+        assert "Kept as they are" in await bed.say("/undo")
+        assert not any(outside.iterdir())
+
+
+async def test_a_folder_or_a_file_that_is_not_there_is_said(bed: Bed) -> None:
+    async with bed.chat:
+        await bed.say("first")
+        assert "nothing of it" in await bed.say("/rollback 1 missing.txt")
+        assert "restored a.txt" in await bed.say("/rollback 2 ./a.txt/")
 
 
 def replace_life(bed: Bed) -> Journey:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.control.turn.children import turns_for
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId, TurnId
@@ -18,6 +19,7 @@ from hermes.domain.settings.checkpoints import CheckpointSettings
 from hermes.domain.settings.settings import Profile
 from hermes.domain.text import storable
 from hermes.domain.tools.checkpoint import Checkpoint, CheckpointView
+from hermes.domain.turns.event import Entry
 from hermes.domain.word import replace
 
 if TYPE_CHECKING:
@@ -85,6 +87,9 @@ class CheckpointStores:
 
     async def of_turns(self, turns: list[TurnId]) -> list[Checkpoint]:
         return await self._store.read(lambda tx: tx.checkpoints.of_turns(turns))
+
+    async def turns_for(self, entries: Sequence[Entry], turns: Collection[TurnId]) -> list[TurnId]:
+        return await self._store.read(lambda tx: turns_for(tx, entries, turns))
 
     async def _snapshot(self, root: str, name: str) -> str:
         from hermes.execution.checkpoints.shadow import SnapshotLimits

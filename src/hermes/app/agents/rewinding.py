@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import posixpath
 import re
 import shlex
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from hermes.app.agents.checkpoints import CheckpointStores
-from hermes.control.turn.children import CHILD, turns_for
 from hermes.control.turn.claim import undone_words
 from hermes.domain.chats.address import Source
 from hermes.domain.errors import HermesError, UserError
@@ -25,7 +25,7 @@ from hermes.domain.ids import TurnId
 from hermes.domain.ports.agent import Agent, Run
 from hermes.domain.ports.world import Backend, Command, World
 from hermes.domain.text import one_line
-from hermes.domain.tools.checkpoint import Changes, Checkpoint, CheckpointView, RewindPlan
+from hermes.domain.tools.checkpoint import Changes, Checkpoint, CheckpointView, FileVersion, RewindPlan
 from hermes.domain.tools.tool import Tool, ToolContext, ToolResult
 from hermes.domain.turns.event import AgentEvent, Asked, Failed, Finished, Undone
 from hermes.domain.turns.session import Session
@@ -139,14 +139,20 @@ class AgentCheckpoints:
             backend = self._backend_of(turn, run.session.workspace)
             world = await backend.place()
             root = _root(world)
-            undone |= dict.fromkeys(turns_for(run.transcript, undone))
+            undone |= dict.fromkeys(await self._stores.turns_for(run.transcript, undone))
+            turns = {entry.turn for entry in run.transcript}
+            ours = turns.union(await self._stores.turns_for(run.transcript, turns))
             wanted = await self._wanted(turn, list(undone), root)
             label = f"/{turn.input.action.value}"
             now = await self._stores.take(run.session.id, turn.id, root, label)
             shadow = self._stores.shadow(root)
-            others = [row for row in await self._stores.find(root) if _is_foreign(row, run.session)]
+            others = [row for row in await self._stores.find(root) if row.turn not in ours]
             plan = await asyncio.to_thread(_plan, shadow, turn, now.before, wanted, others)
-            report = await _Restoring(backend=backend, world=world, shadow=shadow, plan=plan).run()
+            if turn.input.text and not plan.targets:
+                raise UserError(f"nothing of it has changed since, or it is not kept: {turn.input.text}.")
+            largest = self._stores.settings().max_file_size_mb << 20
+            restoring = _Restoring(backend=backend, world=world, shadow=shadow, plan=plan, largest=largest)
+            report = await restoring.run()
         except HermesError as error:
             return f"{words} The files are as they were: {error}".strip()
         return f"{words} {report}".strip()
@@ -189,24 +195,25 @@ def able_to_rewind(agent: Agent, checkpoints: AgentCheckpoints | None) -> Agent:
 
 
 class _Restoring(Struct, kw_only=True):
-    """Brings files to their targets through the backend, so that nothing outside its world is reached."""
+    """Brings files to their targets through the backend, so that nothing outside its world is reached. What
+    is removed goes first: a file may be needed where a folder stands."""
 
     backend: Backend
     world: World
     shadow: ShadowStore
     plan: RewindPlan
+    largest: int
     restored: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     modes: list[str] = field(default_factory=list)
 
     async def run(self) -> str:
-        for path, (mode, object_id) in sorted(self.plan.targets.items()):
-            try:
-                await self._bring(path, mode, object_id)
-            except UserError as error:
-                log.warning("checkpoints.kept path=%s why=%s", path, error)
-                self.plan.kept.add(path)
-        await self._tidy()
+        targets = sorted(self.plan.targets.items())
+        await self._bring_all(each for each in targets if not each[1][1])
+        folders = sorted({path.rpartition("/")[0] for path in self.removed} - {""})
+        await self._shell([f"rmdir -p -- {shlex.quote(f'./{folder}')} 2>/dev/null" for folder in folders])
+        await self._bring_all(each for each in targets if each[1][1])
+        await self._shell(self.modes)
         parts = (("restored", self.restored), ("removed", self.removed))
         done = "; ".join(f"{verb} {_listed(paths)}" for verb, paths in parts if paths)
         text = f"Files: {done}." if done else "No file had to be changed."
@@ -215,9 +222,19 @@ class _Restoring(Struct, kw_only=True):
         kept = sorted(self.plan.kept)
         return f"{text} Kept as they are, because they were changed since: {_listed(kept)}." if kept else text
 
+    async def _bring_all(self, targets: Iterable[tuple[str, FileVersion]]) -> None:
+        for path, (mode, object_id) in targets:
+            try:
+                await self._bring(path, mode, object_id)
+            except UserError as error:
+                log.warning("checkpoints.kept path=%s why=%s", path, error)
+                self.plan.kept.add(path)
+
     async def _bring(self, path: str, mode: str, object_id: str) -> None:
         full, files = f"{self.world.workspace.rstrip('/')}/{path}", self.backend.files
         found = await files.stat("", full)
+        if found is not None and found.size > self.largest:
+            raise UserError("It is larger than anything that is kept.")
         live = (
             "" if found is None else _blob_id(await files.read("", full, limit=found.size + 1, follow=False))
         )
@@ -231,13 +248,7 @@ class _Restoring(Struct, kw_only=True):
         if object_id and (mode == "100755") != bool(found is not None and found.mode & 0o100):
             self.modes.append(f"chmod {'+x' if mode == '100755' else '-x'} -- {shlex.quote(f'./{path}')}")
 
-    async def _tidy(self) -> None:
-        """Modes, and folders that were made for files which are gone."""
-        folders = sorted({path.rpartition("/")[0] for path in self.removed} - {""})
-        lines = [
-            *self.modes,
-            *(f"rmdir -p -- {shlex.quote(f'./{folder}')} 2>/dev/null" for folder in folders),
-        ]
+    async def _shell(self, lines: Sequence[str]) -> None:
         if lines:
             text = "\n".join([*lines, "true"])
             await self.backend.run(Command(text=text, cwd=self.world.workspace), lambda words: None)
@@ -251,17 +262,12 @@ def _plan(
         _take_back(plan, shadow, now, wanted)
         _leave_to_others(plan, shadow, wanted, others)
         return plan
-    changes, only = shadow.changes(wanted[0].before, now), turn.input.text.strip("/")
+    changes, only = shadow.changes(wanted[0].before, now), turn.input.text
     if only:
+        only = posixpath.normpath(only)
         changes = {path: each for path, each in changes.items() if f"{path}/".startswith(f"{only}/")}
     plan.take_back(changes, ())
     return plan
-
-
-def _is_foreign(row: Checkpoint, session: Session) -> bool:
-    """Whether it is of another conversation. The turns of one follow each other, and its children belong to
-    it."""
-    return row.session != session.id and not row.turn.startswith(CHILD)
 
 
 def _take_back(plan: RewindPlan, shadow: ShadowStore, now: str, wanted: Sequence[Checkpoint]) -> None:

@@ -43,8 +43,16 @@ def child_turn(question: QuestionId) -> TurnId:
     return TurnId(f"{CHILD}{question}")
 
 
-def turns_for(entries: Sequence[Entry], turns: Collection[TurnId]) -> list[TurnId]:
-    """The turns of agents to which these turns gave tasks."""
+def turns_for(tx: Tx, entries: Sequence[Entry], turns: Collection[TurnId]) -> list[TurnId]:
+    """The turns to which these turns gave tasks, and those to which they gave some. `entries` hold the
+    records of `turns`; another agent's turns are named, but not looked into."""
+    found = _given(entries, turns)
+    for child in found:
+        found += _given(tx.journal.of_turn(child), [child])
+    return found
+
+
+def _given(entries: Sequence[Entry], turns: Collection[TurnId]) -> list[TurnId]:
     asked = (entry.record for entry in entries if entry.turn in turns)
     return [child_turn(record.question) for record in asked if isinstance(record, Asked) and record.child]
 

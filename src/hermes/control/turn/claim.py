@@ -362,7 +362,7 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         if given.action is TurnAction.UNDO:
             undone = {entry.turn for entry in asked[-count:]}
             # Where they changed files, those are taken back by the run; it says what came of it.
-            files = tx.checkpoints.of_turns({*undone, *turns_for(self.transcript, undone)})
+            files = tx.checkpoints.of_turns({*undone, *turns_for(tx, self.transcript, undone)})
             return [Undone(since=since.seq), *([] if files else [Finished(note=undone_words(count))])]
         again = since.record
         assert isinstance(again, UserSaid)

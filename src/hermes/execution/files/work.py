@@ -54,6 +54,8 @@ def _opened(descriptor: int, path: str) -> str:
 
 def write_file(path: str, fill: Callable[[BinaryIO], object], follow: bool = True, mode: int = 0) -> None:
     folder, name = os.path.split(os.path.realpath(path) if follow else path)
+    if not follow:
+        _check_way(folder)
     os.makedirs(folder, exist_ok=True)
     place = _open_at(folder, follow, os.O_DIRECTORY)
     fresh = f".hermes-{os.urandom(8).hex()}"
@@ -72,6 +74,13 @@ def write_file(path: str, fill: Callable[[BinaryIO], object], follow: bool = Tru
             raise
     finally:
         os.close(place)
+
+
+def _check_way(folder: str) -> None:
+    """What there is of the path leads through no link, before folders are made in it."""
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    os.close(_open_at(folder, False, os.O_DIRECTORY))
 
 
 def remove_file(path: str, follow: bool = True) -> None:
