@@ -200,6 +200,7 @@ CHAT_OPTIONS = (
     "-q", "--query", "-z", "--oneshot", "-r", "--resume", "-c", "--continue", "-m", "--model",
     "--provider", "-t", "--toolsets", "-s", "--skills", "-v", "--verbose", "-Q", "--quiet", "--plain",
     "--ignore-rules", "--agent", "--usage-file", "--gateway", "--max-turns", "--image",
+    "--checkpoints",
 )  # fmt: skip
 """Options of `chat` that may stand without it."""
 RUNNING = ("chat", "gateway", "cron", "batch")

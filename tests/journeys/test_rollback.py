@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from argparse import ArgumentParser
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from hermes.admin.commands.chat import ChatProcess, arguments
+from hermes.admin.shell.command import CliCommand
+from hermes.admin.shell.output import this_console
 from hermes.agent.tools import make_tools
 from hermes.agent.tools.delegate import Delegation
 from hermes.app.agents.checkpoints import CheckpointStores
@@ -25,6 +29,7 @@ from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.domain.turns.event import ToolFinished, UserSaid
 from hermes.domain.turns.session import Session
 from hermes.domain.word import replace
+from hermes.entry.terminal.served_door import ServedDoor, terminal_caller
 from hermes.execution.local.backend import LocalBackend
 from hermes.testing.backends import local_backend
 from hermes.testing.harness import Journey, open_settings
@@ -198,6 +203,25 @@ async def test_without_git_it_is_said_once_and_work_goes_on(bed: Bed) -> None:
         assert await bed.say("second") == "did second"
         assert await bed.say("/undo") == "Undone: the last turn."
         assert bed.files()["b.txt"] == "two"
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_a_terminal_that_wants_checkpoints_has_them(wanted: bool, tmp_path: Path) -> None:
+    install("git", "git")
+    bed = Bed(tmp_path, CheckpointSettings(enabled=False))
+    async with bed.chat:
+        parser = ArgumentParser()
+        arguments(parser)
+        asked = parser.parse_args(["--checkpoints"] if wanted else [])
+        command = CliCommand(name="chat", asked=asked, home=tmp_path, environ={}, console=this_console({}))
+        terminal = ChatProcess(command=command).wish().terminal
+        door = ServedDoor(bed.chat.gateway, terminal_caller(terminal), terminal)
+        for words in ("first", "/undo"):
+            await bed.chat.until_idle()
+            await (door.command(words) if words == "/undo" else door.say(words, "k"))
+        await bed.chat.until_idle()
+        assert (bed.files() == AT_FIRST) is wanted
+    await bed.backend.close()
 
 
 async def test_a_home_is_never_kept(bed: Bed) -> None:

@@ -62,6 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             "-Q, --quiet": "no greeting and no tools; of one message the final answer, and the session's id",
             "--plain": "a plain chat, line by line, that redraws nothing",
             "--ignore-rules": "begin a session without SOUL.md and the files of the project",
+            "--checkpoints": "keep states of the folder for /undo, also if the settings switch them off",
         },
     )
 
@@ -198,6 +199,7 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
                 model=self._model,
                 folder=self.folder,
                 ignore_rules=self.asked.ignore_rules,
+                checkpoints=self.asked.checkpoints,
                 toolsets=_names(self.asked.toolsets),
                 steps=self.asked.max_turns,
                 images=self._images(),

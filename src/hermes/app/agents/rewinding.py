@@ -85,7 +85,10 @@ class AgentCheckpoints:
     async def _before(self, context: ToolContext, tool: str, arguments: Mapping[str, object]) -> str:
         """Keep the state of the workspace, if this may be the turn's first change of it; what the person has
         to know."""
-        if context.turn in self._turns or not self._stores.settings().enabled or _only_looks(tool, arguments):
+        wanted = context.source is not None and context.source.checkpoints
+        if context.turn in self._turns or _only_looks(tool, arguments):
+            return ""
+        if not (wanted or self._stores.settings().enabled):
             return ""
         while len(self._turns) >= _MOST_TURNS:
             self._turns.pop(next(iter(self._turns)))

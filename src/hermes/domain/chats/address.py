@@ -97,7 +97,8 @@ class Address(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Source(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who wrote, and from where. Ids are the platform's stable ones, never display names. `folder` is the one
     that a terminal was started in: sessions that begin there work in it, and in one that was started to
-    `ignore_rules`, without what SOUL.md and the project say."""
+    `ignore_rules`, without what SOUL.md and the project say. Turns of one that wants `checkpoints` have them,
+    whatever the settings say."""
 
     address: Address
     kind: SourceKind
@@ -111,6 +112,7 @@ class Source(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_bot: bool = False
     folder: str | None = None
     ignore_rules: bool = False
+    checkpoints: bool = False
 
     @property
     def person(self) -> str | None:

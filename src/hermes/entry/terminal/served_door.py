@@ -64,7 +64,7 @@ def local_caller(agent: AgentId = MAIN_AGENT, folder: str | None = None) -> Call
 def terminal_caller(terminal: TerminalState, *, remote: bool = False) -> Caller:
     """The person at a terminal; one that is `remote` has no folder here."""
     caller = local_caller(terminal.agent or MAIN_AGENT, None if remote else terminal.folder)
-    source = replace(caller.source, ignore_rules=terminal.ignore_rules)
+    source = replace(caller.source, ignore_rules=terminal.ignore_rules, checkpoints=terminal.checkpoints)
     if remote:
         source = replace(source, address=Address(platform=PLATFORM, chat=REMOTE))
     return replace(caller, source=source)
