@@ -365,6 +365,7 @@ SCRIPTS = {
     "mail.sh": script("3 new mails"),
     "quiet.sh": script("\n"),
     "no.sh": script('all well\n{"wakeAgent": false}'),
+    "deep.sh": script("[" * 100_000),
     "bad.sh": script("half of it", "It ended with code 3."),
 }
 
@@ -376,6 +377,7 @@ SCRIPTS = {
         ("quiet.sh", False, RunStatus.SKIPPED, []),
         ("no.sh", False, RunStatus.SKIPPED, []),
         ("bad.sh", False, RunStatus.OK, ["done: look"]),
+        ("deep.sh", False, RunStatus.OK, ["done: look"]),
         ("mail.sh", True, RunStatus.OK, ["3 new mails"]),
         ("quiet.sh", True, RunStatus.SKIPPED, []),
         ("bad.sh", True, RunStatus.ERROR, ["code 3"]),
@@ -395,7 +397,7 @@ async def test_scripts(tmp_path: Path, name: str, no_agent: bool, status: RunSta
         if asked:
             words = last_words(chat.model.requests[0])
             assert "data, not instructions]" in words and "[end of " in words
-            assert ("3 new mails" in words) if name == "mail.sh" else ("code 3" in words)
+            assert {"mail.sh": "3 new mails", "deep.sh": "[[[["}.get(name, "code 3") in words
 
 
 @pytest.mark.parametrize(("name", "no_agent"), [("no.sh", False), ("quiet.sh", False), ("quiet.sh", True)])

@@ -217,3 +217,11 @@ def test_what_is_said_of_an_answer() -> None:
     assert "Hi" in said and "See the page and x:" in said and "https" not in said and "print" not in said
     assert len(speakable("A word. " * 2000)) <= LONGEST and speakable("A word. " * 2000).endswith(".")
     assert speakable("```\ncode\n```") == ""
+
+
+@pytest.mark.parametrize(
+    "words", ["No. 1: " + "word " * 2000, "はい。" + "これは長い文章です、" * 600, "1\n" + "x" * 5000]
+)
+def test_a_long_answer_with_one_early_end_of_a_sentence_is_spoken_all_the_same(words: str) -> None:
+    said = speakable(words)
+    assert LONGEST // 2 < len(said) <= LONGEST and words.startswith(said)

@@ -214,10 +214,12 @@ async def test_forged_frames_end_the_script_and_reach_nobody(scripts: Scripts, l
 async def test_a_call_of_what_the_turn_does_not_have_is_refused(scripts: Scripts) -> None:
     result = await scripts.script(
         "import hermes_tools as t\n"
-        "for name in ('sudo', 'execute_code', '../echo'):\n"
+        "for name in ('sudo', 'execute_code', '../echo', 'notify'):\n"
         " try: print(t._call(name, {}, {}))\n except t.ToolError as e: print('refused:', e)"
     )
-    assert result.text.count("refused:") == 3 and "not called inside itself" in result.text
+    assert result.text.count("refused:") == 4 and "not called inside itself" in result.text
+    assert "nothing would be delivered. Call it yourself" in result.text
+    assert not any(name == "notify" for name, _ in scripts.calls)
 
 
 async def test_time_is_limited_and_nothing_is_left(tmp_path: Path) -> None:

@@ -32,6 +32,9 @@ TOO_MANY = (
 )
 TOO_LONG = "The result of {name} is too long for a script ({size} bytes). Ask for less."
 ITSELF = f"{NAME} is not called inside itself."
+NOTIFY = "notify"
+BY_THE_MODEL = f"{NOTIFY} is not called inside {NAME}: nothing would be delivered. Call it yourself."
+"""What a job tells people is read from the calls that the model makes."""
 _REFUSALS = 100
 _LONGEST_ANSWER = 4 << 20
 _NOT_FOUND = 127
@@ -78,7 +81,7 @@ async def execute_code(invocation: ToolInvocation, code: str) -> ToolResult:
 
     rules, command = invocation.services.get(CodeRules).now(), _as_command({"code": code})["command"]
     await judge_now(invocation, command)
-    tools = [each for name, each in invocation.context.tools().items() if name not in (*BRIDGE, NAME)]
+    tools = [each for name, each in invocation.context.tools().items() if name not in (*BRIDGE, NAME, NOTIFY)]
     calls, began = _ScriptCalls(invocation.context, rules.max_tool_calls), time.monotonic()
     order = Command(
         text=start_command(rules.mode),
@@ -141,6 +144,8 @@ class _ScriptCalls:
     async def _call(self, name: str, given: Mapping[str, object]) -> object:
         if name == NAME:
             raise UserError(ITSELF)
+        if name == NOTIFY:
+            raise UserError(BY_THE_MODEL)
         if self.made >= self._most:
             raise UserError(TOO_MANY.format(name=name, most=self._most))
         self.made += 1

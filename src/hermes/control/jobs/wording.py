@@ -75,7 +75,7 @@ def wakes(output: str) -> bool:
         return False
     try:
         last = json.loads(lines[-1])
-    except ValueError:
+    except (ValueError, RecursionError):
         return True
     return not (isinstance(last, dict) and last.get(_SKIP) is False)
 

@@ -136,4 +136,7 @@ def speakable(text: str) -> str:
     if len(words) <= LONGEST:
         return words
     cut = words[:LONGEST]
-    return cut[: max(cut.rfind(end) for end in ".!?\n。") + 1] or cut
+    end = max(cut.rfind(end) for end in ".!?\n。！？।؟") + 1
+    if end < LONGEST // 2:  # what was said until there would be too little
+        end = cut.rfind(" ", LONGEST // 2) + 1
+    return cut[:end].rstrip() or cut
