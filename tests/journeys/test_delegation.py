@@ -285,6 +285,29 @@ async def test_a_result_tells_what_a_child_took_and_which_files_it_changed(tmp_p
     assert words.endswith("all is written")
 
 
+async def test_a_result_counts_what_children_of_a_child_took_and_changed(tmp_path: Path) -> None:
+    async def write(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        return ToolResult(text="written")
+
+    def child(goal: str, results: list[ToolFinished], request: ModelRequest) -> Say:
+        used = Usage(prompt=1000, completion=10)
+        if results:
+            return Say(text=f"{goal} is done", usage=used)
+        arguments = {"goal": "below", "agent": "researcher"} if goal == "above" else {"path": "/w/x"}
+        name = "delegate_task" if goal == "above" else "write_file"
+        made = ToolCall(id=CallId("c1"), name=name, arguments=json.dumps(arguments))
+        return Say(calls=(made,), usage=used)
+
+    writing = Tool(name="write_file", description="", parameters={}, run=write)
+    order_above = order("above", role="orchestrator")
+    async with journey(
+        tmp_path, order_above, child, tools=[writing], **delegating(max_spawn_depth=2)
+    ) as chat:
+        words = told(await ended(chat, await chat.gateway.submit(GO)))
+    assert "4 model calls, 4,000 tokens read, 40 written" in words, words
+    assert "[files changed: /w/x;" in words and "with the tasks that it gave" in words
+
+
 async def test_many_children_run_a_few_at_a_time_and_are_told_in_their_order(tmp_path: Path) -> None:
     goals = [f"task{n}" for n in range(7)]
     running: set[str] = set()

@@ -31,8 +31,9 @@ _MOST_FILES = 30
 _MOST_TOOLS = 12
 
 
-def report_child(turn: Turn, entries: Sequence[Entry]) -> str:
-    """`entries` are the child's records, with its end."""
+def report_child(turn: Turn, entries: Sequence[Entry], below: Sequence[Entry] = ()) -> str:
+    """`entries` are the child's records, with its end, and `below` those of its own children: what they took
+    and changed is part of it."""
     records = [entry.record for entry in entries]
     words = closing_words(entries, turn.id).strip() or "(It said nothing.)"
     if len(words) > LONGEST:
@@ -40,7 +41,8 @@ def report_child(turn: Turn, entries: Sequence[Entry]) -> str:
         words = words[: LONGEST * 2 // 5] + cut + words[-LONGEST * 3 // 5 :]
     replies = [record for record in records if isinstance(record, ModelSaid) and record.model]
     names = dict.fromkeys(f"{said.model} via {said.via}" if said.via else said.model for said in replies)
-    used, calls = usage_of(records), len(calls_in(records))
+    every = [*records, *(entry.record for entry in below)]
+    used, calls = usage_of(every), len(calls_in(every))
     cost = "price not known" if used.cost is None else f"${used.cost:.4f}"
     seconds = (entries[-1].at - turn.created_at).total_seconds()
     state = "done" if isinstance(records[-1], Finished) else "not finished"
@@ -50,8 +52,9 @@ def report_child(turn: Turn, entries: Sequence[Entry]) -> str:
         f"model {', '.join(names) or 'none was asked'}",
         f"{calls} model calls, {used.prompt:,} tokens read, {used.completion:,} written, {cost}",
         f"{seconds:.0f} s",
+        *(["with the tasks that it gave"] if below else []),
     ]
-    lines = [f"[{' · '.join(facts)}]", *_tools(records), *_files(entries), words]
+    lines = [f"[{' · '.join(facts)}]", *_tools(records), *_files([*entries, *below]), words]
     return "\n".join(lines)
 
 

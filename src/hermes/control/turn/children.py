@@ -167,7 +167,8 @@ def _answer_parent(tx: Tx, turn: Turn, entries: Sequence[Entry], now: datetime) 
     theirs, question = above
     done = isinstance(entries[-1].record, Finished)
     verdict = Verdict.REPLY if done else Verdict.WITHDRAWN
-    given = Answer(question=question.id, verdict=verdict, text=report_child(turn, entries))
+    words = report_child(turn, entries, _below(tx, turn.agent, entries))
+    given = Answer(question=question.id, verdict=verdict, text=words)
     if not close_question(theirs, given, now):
         return []
     asked = {one.id for one in tx.questions.of_turn(turn.id)}
@@ -176,6 +177,17 @@ def _answer_parent(tx: Tx, turn: Turn, entries: Sequence[Entry], now: datetime) 
             close_question(theirs, Answer(question=relay.id, verdict=Verdict.WITHDRAWN), now)
     resume(theirs, question)
     return [(parent.agent, parent.session), *_begin_due(theirs, parent, _children(theirs, parent), now)]
+
+
+def _below(tx: Tx, agent: AgentId, entries: Sequence[Entry]) -> list[Entry]:
+    """The records of children, of whichever agent, and of their children."""
+    found: list[Entry] = []
+    for asked in (entry.record for entry in entries):
+        if isinstance(asked, Asked) and asked.child is not None:
+            theirs = _agent_of(asked, agent)
+            own = tx.scoped(theirs).journal.of_turn(child_turn(asked.question))
+            found += [*own, *_below(tx, theirs, own)]
+    return found
 
 
 def _children(tx: Tx, turn: Turn) -> list[Asked]:
