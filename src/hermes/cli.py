@@ -36,6 +36,7 @@ COMMANDS: dict[str, str] = {
     "sessions stats": "show how many conversations there are",
     "sessions export": "write a conversation as JSONL, Markdown or HTML",
     "sessions rename": "give a conversation another title",
+    "sessions archive": "take a conversation out of the lists, or back into them",
     "sessions prune": "delete conversations that were not used for long",
     "sessions optimize": "make the database smaller and its search quicker",
     "sessions repair": "check the whole database and mend what is damaged",
@@ -200,7 +201,7 @@ CHAT_OPTIONS = (
     "-q", "--query", "-z", "--oneshot", "-r", "--resume", "-c", "--continue", "-m", "--model",
     "--provider", "-t", "--toolsets", "-s", "--skills", "-v", "--verbose", "-Q", "--quiet", "--plain",
     "--ignore-rules", "--agent", "--usage-file", "--gateway", "--max-turns", "--image",
-    "--checkpoints",
+    "--checkpoints", "--source",
 )  # fmt: skip
 """Options of `chat` that may stand without it."""
 RUNNING = ("chat", "gateway", "cron", "batch")

@@ -21,6 +21,10 @@ def asked(home: Path, session: str) -> list[Said]:
         hermes(home, *words)
         for words in (
             ["sessions", "list"],
+            ["sessions", "archive", session],
+            ["sessions", "list", "--json", "--archived", "--source", "terminal"],
+            ["sessions", "list", "--json"],
+            ["sessions", "archive", session, "--undo"],
             ["sessions", "list", "--json", "--agent", "main", "-n", "1"],
             ["sessions", "search", "walrus"],
             ["sessions", "search", "--json", "walrus", "OR", "otter"],
@@ -44,7 +48,8 @@ def test_the_same_with_and_without_a_gateway(home: Path) -> None:
         assert running.stop() == 0
     stored = asked(home, latest["id"])
     assert live == stored and all(said.clean for said in live)
-    assert [said.code for said in live] == [0] * 7 + [1] * 4
+    assert [said.code for said in live] == [0] * 11 + [1] * 4
+    assert [len(json.loads(said.out)) for said in live[2:4]] == [1, 2]
 
 
 def test_a_turn_is_traced_and_a_session_deleted_while_a_gateway_runs(home: Path) -> None:

@@ -1,4 +1,4 @@
-"""`hermes sessions rename|prune|export --format|optimize|repair`, on a home that nobody uses."""
+"""`hermes sessions rename|archive|prune|export --format|optimize|repair`, on a home that nobody uses."""
 
 from __future__ import annotations
 
@@ -133,3 +133,28 @@ def test_a_home_without_a_database_has_none_to_repair(
     monkeypatch.setenv("HERMES_HOME", str(tmp_path))
     assert main(["sessions", "repair"]) == 1
     assert "no database yet" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_archived_ones_are_out_of_the_lists_until_they_are_put_back(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ids(*words: str) -> list[str]:
+        assert main(["sessions", *words, "--json"]) == 0
+        return sorted(one["id"] for one in json.loads(capsys.readouterr().out))
+
+    assert ids("archive", "--older-than", "90", "--dry-run") == ["old"]
+    assert ids("list") == ["busy", "new", "old"]
+    assert ids("archive", "--older-than", "90") == ["old"] and ids("archive", "The new one") == ["new"]
+    assert ids("list") == ["busy"] and ids("list", "--archived") == ["new", "old"]
+    assert ids("archive", "--older-than", "90") == [] and ids("archive", "new") == []
+    assert main(["sessions", "search", "good"]) == 0 and "old" in capsys.readouterr().out
+    assert main(["sessions", "stats", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["sessions"], told["archived"]) == (3, 2)
+    assert main(["export", str(home / "out")]) == 0
+    kept = json.loads((home / "out/sessions.json").read_text())
+    assert {one["id"]: one["archived"] for one in kept} == {"busy": False, "new": True, "old": True}
+    capsys.readouterr()
+    assert ids("archive", "new", "--undo") == ["new"] and ids("list") == ["busy", "new"]
+    for wrong in ([], ["old", "--older-than", "9"], ["--undo", "--older-than", "9"]):
+        assert main(["sessions", "archive", *wrong]) == 2

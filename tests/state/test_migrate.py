@@ -17,6 +17,8 @@ import pytest
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.turns.event import UserSaid
+from hermes.domain.turns.session import SessionFilter
+from hermes.domain.word import replace
 from hermes.state.store import migrations as migrations
 from hermes.state.store.codec import encode
 from hermes.state.store.migrations import MIGRATIONS, NEWEST, Migration, migrate
@@ -284,6 +286,28 @@ async def test_what_was_allowed_for_a_session_is_taken_from_old_journals(tmp_pat
     with closing(open_current(path)) as now:
         rows = now.all("SELECT session, agent, person, digest, seq FROM session_grants ORDER BY session")
     assert rows == [("s1", "main", "ann", "do:a", 3), ("s2", "main", "bob", "do:d", 2)]
+
+
+async def test_sessions_of_before_there_was_an_archive_are_in_the_lists(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    db = connect(path)
+    db.run("BEGIN IMMEDIATE")
+    _bring_to(db, 24)
+    insert = "INSERT INTO sessions (id, agent, created_at, updated_at) VALUES ('{}', 'main', 0, 0)"
+    db.run(insert.format("before"))
+    db.run("INSERT OR REPLACE INTO facts VALUES ('oldest_program', '19')")
+    db.run("PRAGMA user_version = 24")
+    db.run("COMMIT")
+    db.connection.close()
+    among = SessionFilter(archived=False)
+    async with SqliteStore(path) as store:
+        [found] = await store.read(lambda tx: tx.sessions.find("", 9, among))
+        await store.write(lambda tx: tx.sessions.save(replace(found, archived=True)))
+    with closing(connect(path)) as older:  # which knows no archive, and may write here all the same
+        older.run(insert.format("meanwhile"))
+    async with SqliteStore(path) as store:
+        [found] = await store.read(lambda tx: tx.sessions.find("", 9, among))
+        assert (found.id, found.tag) == ("meanwhile", None)
 
 
 async def test_a_place_that_cannot_be_written_is_said_in_one_sentence(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from hermes.control.people.pairing import (
     revoke,
 )
 from hermes.control.people.routing import job_source
-from hermes.control.sessions.administration import change_session, trace_message
+from hermes.control.sessions.administration import archive_session, change_session, trace_message
 from hermes.control.sessions.callers import look_up
 from hermes.control.sessions.moving_in import move_in
 from hermes.control.sessions.retention import unused_sessions
@@ -156,8 +156,15 @@ class SessionAnswer(msgspec.Struct, kw_only=True):
 
 
 @operation("GET", "sessions", "The sessions, the latest first.")
-async def list_sessions(desk: OperatorDesk, agent: str | None = None, limit: int = 20) -> list[Session]:
-    among = SessionFilter(batched=False)
+async def list_sessions(
+    desk: OperatorDesk,
+    agent: str | None = None,
+    limit: int = 20,
+    source: str | None = None,
+    archived: bool | None = None,
+) -> list[Session]:
+    """`source` is a platform or a tag; `archived` None = those that are and those that are not."""
+    among = SessionFilter(batched=False, platform=source, archived=archived)
     sessions = await desk.collect(lambda tx: tx.sessions.find("", limit, among), agent)
     return sorted(sessions, key=lambda session: session.updated_at, reverse=True)[:limit]
 
@@ -193,6 +200,12 @@ async def delete_session(desk: OperatorDesk, name: str, agent: str | None = None
 async def rename_session(desk: OperatorDesk, name: str, title: str, agent: str | None = None) -> Session:
     store = desk.of(AgentId(agent or desk.default))
     return await store.write(lambda tx: change_session(tx, SessionId(name), None, {"title": title}))
+
+
+@operation("POST", "session/archived", "Take a session out of the lists, or back into them.")
+async def put_away(desk: OperatorDesk, name: str, archived: bool = True, agent: str | None = None) -> Session:
+    store = desk.of(AgentId(agent or desk.default))
+    return await store.write(lambda tx: archive_session(tx, SessionId(name), archived))
 
 
 @operation("GET", "sessions/unused", "Sessions that nobody used for so many days, at most so many.")

@@ -11,11 +11,19 @@ import pytest
 
 from hermes.control.commands.registry import COMMANDS, CommandCall, CommandReply, CommandRequest, SlashCommand
 from hermes.domain.chats.command_line import CallerReply
+from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.tools.tool import Effect
+from hermes.domain.turns.session import Session
+from hermes.domain.word import replace
 from hermes.entry.terminal.door import ResumedSession, SessionChoice, TerminalState, Visit
 from hermes.entry.terminal.remote import GatewayConnection, enter_remote
-from hermes.entry.terminal.served_door import ServedDoor, find_session_to_resume, local_caller
+from hermes.entry.terminal.served_door import (
+    ServedDoor,
+    find_session_to_resume,
+    local_caller,
+    terminal_caller,
+)
 from hermes.entry.terminal.talk import OK, ChatEnded, ChatPlan, TerminalConversation
 from hermes.testing.api import ApiWorld
 from hermes.testing.harness import Journey
@@ -73,6 +81,27 @@ async def test_what_begins_in_a_folder_stays_in_it(tmp_path: Path) -> None:
         await chat.until_idle()
         sessions = await chat.database.read(lambda tx: tx.sessions.find("", 9))
         assert len(sessions) >= 3 and {session.workspace for session in sessions} == {"/srv/project"}
+
+
+async def test_a_tag_stays_and_new_words_bring_back_what_was_archived(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path) as chat:
+
+        async def said(words: str) -> Session:
+            turn = await door.say(words, words)
+            await chat.until_idle()
+            found = await chat.database.read(lambda tx: tx.sessions.get(turn.session))
+            assert found is not None
+            return found
+
+        state = TerminalState(tag="nightly")
+        door = ServedDoor(chat.gateway, terminal_caller(state), state)
+        begun = await said("hello")
+        assert begun.tag == "nightly"
+        await chat.database.write(lambda tx: tx.sessions.save(replace(begun, archived=True)))
+        again = await said("again")
+        assert (again.id, again.tag, again.archived) == (begun.id, "nightly", False)
+    with pytest.raises(UserError, match="no tag"):
+        terminal_caller(TerminalState(tag="two words"))
 
 
 async def test_a_command_that_takes_long_says_how_it_stands(

@@ -62,6 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             "-Q, --quiet": "no greeting and no tools; of one message the final answer, and the session's id",
             "--plain": "a plain chat, line by line, that redraws nothing",
             "--ignore-rules": "begin a session without SOUL.md and the files of the project",
+            "--source TAG": "tag a session that begins, for `hermes sessions list --source TAG`",
             "--checkpoints": "keep states of the folder for /undo, also if the settings switch them off",
         },
     )
@@ -200,6 +201,7 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
                 folder=self.folder,
                 ignore_rules=self.asked.ignore_rules,
                 checkpoints=self.asked.checkpoints,
+                tag=self.asked.source,
                 toolsets=_names(self.asked.toolsets),
                 steps=self.asked.max_turns,
                 images=self._images(),

@@ -80,5 +80,5 @@ def _export(command: CliCommand) -> None:
 
 
 def _facts(session: Session) -> dict[str, Any]:
-    names = ("id", "agent", "title", "place", "owner", "created_at", "updated_at")
+    names = ("id", "agent", "title", "place", "owner", "tag", "archived", "created_at", "updated_at")
     return {name: getattr(session, name) for name in names}

@@ -1,5 +1,5 @@
-"""`hermes sessions`: list, search, show, export, rename, prune and delete conversations, whether a gateway
-runs or not; optimize and repair their database while none does."""
+"""`hermes sessions`: list, search, show, export, rename, archive, prune and delete conversations, whether a
+gateway runs or not; optimize and repair their database while none does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from html import escape
 from pathlib import Path
 
 from hermes.admin.process.home_files import hold_home
-from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare, number_to
+from hermes.admin.shell.command import JSON, CliCommand, Subcommands, UsageError, declare, number_to
 from hermes.admin.shell.home import HomeAccess, agents_of, open_home
 from hermes.admin.shell.output import Column, ago, dash, facts
 from hermes.admin.shell.picker import PickOption, pick
@@ -41,7 +41,15 @@ from hermes.domain.turns.event import (
     UserSaid,
 )
 from hermes.domain.turns.session import Session
-from hermes.entry.desk import delete_session, find_session, list_sessions, list_unused, rename_session, search
+from hermes.entry.desk import (
+    delete_session,
+    find_session,
+    list_sessions,
+    list_unused,
+    put_away,
+    rename_session,
+    search,
+)
 from hermes.state.files.session_log import FOLDER, log_path
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.home.textfile import replace_text
@@ -72,6 +80,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     listed = add("list", "List the sessions, latest first.", _list, JSON | agent)
     searched = add("search", "Search the messages of all sessions.", _search, JSON | agent)
     searched.add_argument("words", nargs="+", help='words that must occur; "a phrase", OR, NOT and wor* work')
+    declare(listed, {"--source NAME": "only of this platform, like telegram or terminal, or with this tag"})
+    declare(listed, {"--archived": "those that are archived, and no others"})
     for limited in (listed, searched):
         declare(limited, {"-n, --limit N": "how many (20)"}, type=number_to(100_000), default=20)
     add("show", "Print a conversation.", _show, JSON | named)
@@ -83,6 +93,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     declare(exported, {"--format FORMAT": "jsonl, md or html (jsonl)"}, choices=_FORMATS, default="jsonl")
     add("rename", "Give a conversation another title.", _rename, named | {"title": "the title"})
+    summary = "Take a conversation out of the lists until somebody uses it again. Nothing of it is deleted."
+    archived = add("archive", summary, _archive, {"[session]": named["session"]} | agent)
+    declare(archived, {"--older-than DAYS": "those without use for so many days"}, type=number_to(36_500))
+    declare(archived, {"--undo": "put it back into the lists", "--dry-run": "only list them"} | JSON)
     words = {"-y, --yes": "do not ask", "--dry-run": "only list them"} | JSON | agent
     pruned = add("prune", "Delete conversations that were not used for long.", _prune, words)
     declare(pruned, {"--older-than DAYS": "days without use (90)"}, type=number_to(36_500), default=90)
@@ -123,8 +137,11 @@ def _find_one(command: CliCommand) -> tuple[HomeAccess, Session, list[Entry]]:
 
 
 def _list(command: CliCommand) -> None:
+    asked = command.asked
     place, several = _open(command)
-    sessions = place.ask(list_sessions, agent=command.asked.agent, limit=command.asked.limit)
+    sessions = place.ask(
+        list_sessions, agent=asked.agent, limit=asked.limit, source=asked.source, archived=asked.archived
+    )
     columns = [
         Column("id", "SESSION"),
         Column("updated_at", "LAST USED", ago),
@@ -132,7 +149,9 @@ def _list(command: CliCommand) -> None:
         Column("title", "TITLE", dash),
         Column("place"),
         Column("owner"),
-        Column("", "WHERE", dash, lambda session: session.place or session.owner),
+        Column("tag"),
+        Column("archived"),
+        Column("", "WHERE", dash, lambda session: session.tag or session.place or session.owner),
         Column("model"),
         Column("created_at"),
     ]
@@ -141,7 +160,8 @@ def _list(command: CliCommand) -> None:
 
 def _browse(command: CliCommand) -> None:
     """The chat takes the place of this process."""
-    sessions = _open(command)[0].ask(list_sessions, agent=command.asked.agent, limit=_MOST_BROWSED)
+    place, agent = _open(command)[0], command.asked.agent
+    sessions = place.ask(list_sessions, agent=agent, limit=_MOST_BROWSED, archived=False)
     if not sessions:
         command.console.line(_NONE_YET)
         return
@@ -166,6 +186,7 @@ def _stats(command: CliCommand) -> None:
     places = Counter((one.place or one.owner or "?").partition(":")[0] for one in sessions)
     facts = {
         "sessions": len(sessions),
+        "archived": sum(one.archived for one in sessions),
         "first": min((one.created_at for one in sessions), default=None),
         "last used": max((one.updated_at for one in sessions), default=None),
         **{f"from {place}": count for place, count in places.most_common()},
@@ -239,6 +260,32 @@ def _rename(command: CliCommand) -> None:
     renamed = place.ask(rename_session, agent=session.agent, name=session.id, title=command.asked.title)
     called = f"is called “{renamed.title}”" if renamed.title else "has no title now"
     command.console.line(f"{session.id} {called}.")
+
+
+def _archive(command: CliCommand) -> None:
+    """One that is named, or all that were not used for long."""
+    asked = command.asked
+    if (asked.session is None) == (asked.older_than is None):
+        raise UsageError("Name a conversation, or say --older-than DAYS.")
+    if asked.session is not None:
+        place, one, _ = _find_one(command)
+        chosen = [] if one.archived is not asked.undo else [one]
+    elif asked.undo:
+        raise UsageError("--undo needs the name of a conversation.")
+    else:
+        place = _open(command)[0]
+        unused = place.ask(list_unused, days=asked.older_than, limit=_MOST_PRUNED, agent=asked.agent)
+        chosen = [one for one in unused if not one.archived]
+    columns = [Column("id", "SESSION"), Column("updated_at", "LAST USED", ago)]
+    columns += [Column("title", "TITLE", dash), Column("agent")]
+    command.list(chosen, columns, none="There is nothing to do.")
+    if asked.dry_run:
+        return
+    for one in chosen:
+        place.ask(put_away, name=one.id, agent=one.agent, archived=not asked.undo)
+    if chosen:
+        where = "in the lists again" if asked.undo else "archived: hermes sessions list --archived"
+        command.console.note(f"Conversations {where} ({len(chosen)}).")
 
 
 def _prune(command: CliCommand) -> None:

@@ -33,6 +33,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "sessions show": ("hermes sessions show 20260501_0900",),
     "sessions export": ("hermes sessions export 20260501_0900 --format md -o talk.md",),
     "sessions rename": ('hermes sessions rename 20260501_0900 "Holiday plans"',),
+    "sessions archive": ("hermes sessions archive 20260501_0900", "hermes sessions archive --older-than 30"),
     "sessions prune": ("hermes sessions prune --older-than 90 --dry-run",),
     "sessions optimize": ("hermes sessions optimize",),
     "sessions repair": ("hermes sessions repair --json",),

@@ -274,7 +274,7 @@ def _pick(call: CommandCall, word: str, everybody: bool) -> Session:
 
 
 def _sessions(call: CommandCall, everybody: bool) -> list[Session]:
-    found = call.tx.sessions.find("", _LOOKED_AT, _SHOWN)
+    found = call.tx.sessions.find("", _LOOKED_AT, replace(_SHOWN, archived=False))
     return [session for session in found if everybody or owns(call, session)][:_LISTED]
 
 

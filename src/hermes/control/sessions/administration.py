@@ -69,6 +69,12 @@ def change_session(
     return session
 
 
+def archive_session(tx: Tx, wanted: SessionId, archived: bool) -> Session:
+    session = replace(seen_session(tx, wanted, None), archived=archived)
+    tx.sessions.save(session)
+    return session
+
+
 def branch_session(tx: Tx, wanted: SessionId, owner: str | None, now: datetime) -> Session:
     """A fork of a session as it is, without the turn that goes on in it; the session itself has ended."""
     session = seen_session(tx, wanted, owner)

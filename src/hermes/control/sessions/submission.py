@@ -205,7 +205,7 @@ class SubmitTurn(Struct, frozen=True, kw_only=True):
         """The session as its turn finds it; the claim of an actor writes the same."""
         if begun:
             return session
-        used = replace(self._prompted(session), updated_at=self.now)
+        used = replace(self._prompted(session), updated_at=self.now, archived=False)
         tx.sessions.save(used)
         return used
 
@@ -313,6 +313,7 @@ def fork_session(
         updated_at=now,
         ended=None,
         expires_at=None,
+        archived=False,
     )
     tx.sessions.add(branch)
     tx.journal.copy(session.id, branch.id, upto, without)

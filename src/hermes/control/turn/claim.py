@@ -187,7 +187,7 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         if self.prompt is not None:
             place = place_prompt(self.capabilities, session, turn, self.hints)
             session = self.prompt.given_to(session, place)
-        session = replace(session, updated_at=self.now)
+        session = replace(session, updated_at=self.now, archived=False)
         tx.sessions.save(session)
         return self._start(tx, session, turn, records, behind)
 

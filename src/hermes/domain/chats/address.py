@@ -98,7 +98,7 @@ class Source(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who wrote, and from where. Ids are the platform's stable ones, never display names. `folder` is the one
     that a terminal was started in: sessions that begin there work in it, and in one that was started to
     `ignore_rules`, without what SOUL.md and the project say. Turns of one that wants `checkpoints` have them,
-    whatever the settings say."""
+    whatever the settings say. Sessions that begin there get its `tag`."""
 
     address: Address
     kind: SourceKind
@@ -113,6 +113,7 @@ class Source(Struct, frozen=True, kw_only=True, omit_defaults=True):
     folder: str | None = None
     ignore_rules: bool = False
     checkpoints: bool = False
+    tag: str | None = None
 
     @property
     def person(self) -> str | None:

@@ -111,7 +111,8 @@ class Session(Struct, frozen=True, kw_only=True):
     """The identity that owns a transcript; chats are bound to it by their keys. `owner` is the person it was
     begun by, `place` the chat: who may come back to it is decided by them. One that `expires_at` some time is
     forgotten then, unless somebody comes back to it before. In one with `yolo` nothing is asked first. Its
-    commands and files start in `workspace`; None = in the agent's own.
+    commands and files start in `workspace`; None = in the agent's own. One that is `archived` is in no list
+    until it is used again. The `tag` says what it was begun for, if somebody said so.
 
     What stays the same for the model from the first turn on: `system_prompt`, the agent's own words;
     `context_prompt`, those about its folder, its project and its day; `place_prompt`, those about the chat it
@@ -137,6 +138,8 @@ class Session(Struct, frozen=True, kw_only=True):
     expires_at: datetime | None = None
     yolo: bool = False
     workspace: str | None = None
+    archived: bool = False
+    tag: str | None = None
 
 
 class FrozenPrompt(Struct, frozen=True, kw_only=True):
@@ -193,6 +196,7 @@ def begin_session(key: SessionKey, source: Source, now: datetime) -> Session:
         owner=None if key.shared else owner_of(source),
         place=str(source.address),
         workspace=source.folder,
+        tag=source.tag,
     )
 
 
@@ -210,11 +214,12 @@ BRANCHED = "branched"
 
 
 class SessionFilter(Struct, frozen=True, kw_only=True):
-    """Which sessions are meant: those begun through an account (`owner`), on a platform, and, unless
+    """Which sessions are meant: those begun through an account (`owner`), on a platform or with it as their
+    tag, and, unless
     `children`, only those that stand for themselves. A fork does; what was split off by the way does not.
     Without `batched`, no items of batch runs; with `untitled`, only those without a title that stay; with
     `unused_since`, only those that were last used before, with nothing unfinished; with `under`, only those
-    whose ids begin so."""
+    whose ids begin so; with `archived`, only those that are, or are not."""
 
     owner: str | None = None
     platform: str | None = None
@@ -223,6 +228,7 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     untitled: bool = False
     unused_since: datetime | None = None
     under: str = ""
+    archived: bool | None = None
 
 
 EVERY_SESSION = SessionFilter()

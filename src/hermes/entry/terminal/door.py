@@ -77,10 +77,10 @@ def new_words_key() -> str:
 class TerminalState(Struct, frozen=True, kw_only=True):
     """What a terminal says of itself with every request, for the gateway keeps nothing of it in between: the
     agent that it speaks with (none: the one that routes and the default give it), the session that it is in,
-    the model and the `folder` of one that it begins, whether that is to ignore SOUL.md and the project's
-    files, whether its turns have `checkpoints` whatever the settings say, the only toolsets that they may use
-    (none named: all), how many `steps` each may take (0: as many as any), the skills that it begins with, and
-    `images` for the next words, as data URLs."""
+    the model, the `folder` and the `tag` of one that it begins, whether that is to ignore SOUL.md and the
+    project's files, whether its turns have `checkpoints` whatever the settings say, the only toolsets that
+    they may use (none named: all), how many `steps` each may take (0: as many as any), the skills that it
+    begins with, and `images` for the next words, as data URLs."""
 
     agent: AgentId | None = None
     session: SessionId | None = None
@@ -88,6 +88,7 @@ class TerminalState(Struct, frozen=True, kw_only=True):
     folder: str | None = None
     ignore_rules: bool = False
     checkpoints: bool = False
+    tag: str | None = None
     toolsets: tuple[str, ...] = ()
     steps: int = 0
     skills: tuple[str, ...] = ()

@@ -23,6 +23,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.knowledge.skill import pick_skill
 from hermes.domain.ports.store import Tx
+from hermes.domain.settings.settings import NAME_RULE, is_name
 from hermes.domain.text import one_line
 from hermes.domain.tools.toolsets import MCP
 from hermes.domain.turns.event import FeedItem, ModelSaid, UserSaid, Verdict
@@ -64,7 +65,12 @@ def local_caller(agent: AgentId = MAIN_AGENT, folder: str | None = None) -> Call
 def terminal_caller(terminal: TerminalState, *, remote: bool = False) -> Caller:
     """The person at a terminal; one that is `remote` has no folder here."""
     caller = local_caller(terminal.agent or MAIN_AGENT, None if remote else terminal.folder)
-    source = replace(caller.source, ignore_rules=terminal.ignore_rules, checkpoints=terminal.checkpoints)
+    tag = terminal.tag
+    if tag is not None and not is_name(tag):
+        raise UserError(f"“{one_line(tag, 60)}” is no tag of a session.", hint=f"Use {NAME_RULE}.")
+    source = replace(
+        caller.source, ignore_rules=terminal.ignore_rules, checkpoints=terminal.checkpoints, tag=tag
+    )
     if remote:
         source = replace(source, address=Address(platform=PLATFORM, chat=REMOTE))
     return replace(caller, source=source)
@@ -197,7 +203,9 @@ def _sessions_of(
 ) -> tuple[Session | None, tuple[ChatOption, ...]]:
     owner = owner_of(caller.source)
     entries = []
-    for session in tx.sessions.find("", _PICKED, SessionFilter(children=False, batched=False)):
+    for session in tx.sessions.find(
+        "", _PICKED, SessionFilter(children=False, batched=False, archived=False)
+    ):
         if session.owner == owner and session.id != named:
             first = tx.journal.read(session.id, most=1)
             said = [entry.record.text for entry in first if isinstance(entry.record, UserSaid)]

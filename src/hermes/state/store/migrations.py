@@ -338,6 +338,11 @@ PROCESSES = (
         id TEXT PRIMARY KEY, session TEXT NOT NULL, agent TEXT NOT NULL, body BLOB NOT NULL)""",
 )
 
+ARCHIVING = (
+    "ALTER TABLE sessions ADD COLUMN archived INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE sessions ADD COLUMN tag TEXT",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -362,6 +367,7 @@ MIGRATIONS = (
     Migration(number=22, oldest=19, statements=FLUSHES),
     Migration(number=23, oldest=19, statements=CHECKPOINTS),
     Migration(number=24, oldest=19, statements=PROCESSES),
+    Migration(number=25, oldest=19, statements=ARCHIVING),
 )
 NEWEST = MIGRATIONS[-1].number
 

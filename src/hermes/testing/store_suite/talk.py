@@ -253,6 +253,11 @@ async def check_some_of_the_sessions(open_store: OpenStore) -> None:
         await store.write(lambda tx: tx.sessions.save(replace(made[1], ended=BRANCHED)))
         assert await found(children=False) == "dcba"
         assert await found("c", owner="api", children=False) == "c"
+        await store.write(lambda tx: tx.sessions.save(replace(made[0], archived=True)))
+        await store.write(lambda tx: tx.sessions.add(replace(session("e"), updated_at=after(5), tag="api")))
+        assert await found(archived=False) == "edcb"
+        assert await found(archived=True) == "a"
+        assert await found(platform="api") == "eba"
 
 
 async def check_unused_sessions_are_paged(open_store: OpenStore) -> None:

@@ -22,7 +22,7 @@ _HASHED = {"system_prompt": "prompt", "context_prompt": "context", "tool_list": 
 _SESSION = Columns(Session, "sessions", **_HASHED)
 _CHANGED = (
     "title", "parent", "model", "busy_mode", "system_prompt", "context_prompt", "place_prompt", "tool_list",
-    "manner", "ended", "updated_at", "expires_at", "yolo",
+    "manner", "ended", "updated_at", "expires_at", "yolo", "archived",
 )  # fmt: skip
 _MOST_TEXTS = 256
 _CHANGES = _SESSION.assignments(*_CHANGED)
@@ -152,8 +152,12 @@ def session_condition(among: SessionFilter) -> tuple[str, tuple[str | float, ...
         conditions.append("substr(s.owner, 1, length(?)) = ?")
         values += [f"{among.owner}:"] * 2
     if among.platform is not None:
-        conditions.append("(substr(s.place, 1, length(?)) = ? OR substr(s.place, 1, length(?)) = ?)")
-        values += [f"{among.platform}:"] * 2 + [f"{among.platform}@"] * 2
+        begins = "substr(s.place, 1, length(?)) = ?"
+        conditions.append(f"({begins} OR {begins} OR s.tag = ?)")
+        values += [f"{among.platform}:"] * 2 + [f"{among.platform}@"] * 2 + [among.platform]
+    if among.archived is not None:
+        conditions.append("s.archived = ?")
+        values.append(float(among.archived))
     if among.under:
         conditions.append("substr(s.id, 1, length(?)) = ?")
         values += [among.under] * 2
