@@ -302,6 +302,32 @@ async def test_what_people_do_after_a_turn_that_did_not_end_is_theirs(bed: Bed, 
     await bed.chat.__aexit__(None, None, None)
 
 
+async def test_what_people_do_while_the_gateway_is_down_is_theirs(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def killed(*args: object) -> None:
+        """A gateway that is killed writes nothing down."""
+
+    bed.chat.script = in_steps(writes("first"), Say(text="still there", hold=asyncio.Event()))
+    await bed.chat.__aenter__()
+    bed.chat.world.write("go")
+    await bed.chat.until(lambda: len(bed.chat.model.requests) == 2)
+    monkeypatch.setattr(AgentCheckpoints, "settle", killed)
+    await bed.chat.abandon()
+    monkeypatch.undo()
+    monkeypatch.setattr("hermes.app.agents.checkpoints._UNDER_WAY", 0.0)
+    (bed.workspace / "mine.txt").write_text("mine")
+    (bed.workspace / "a.txt").write_text("by hand")
+    bed.chat = replace(bed.chat, script=in_steps(writes("first"), writes("second"), say("went on")))
+    async with bed.chat:
+        await bed.chat.until_seen("went on")
+        await bed.chat.until_idle()
+        assert bed.files()["b.txt"] == "two"
+        told = await bed.say("/undo")
+        assert "removed b.txt" in told and "interrupted part" in told and "mine.txt" in told, told
+        assert bed.files() == {"a.txt": "by hand", "made/deep.txt": "new", "mine.txt": "mine"}
+
+
 async def test_what_a_child_did_to_files_is_taken_back_too(bed: Bed) -> None:
     task = call("delegate_task", '{"goal": "first"}', id="task")
     bed.chat.script = in_steps(task, say("finished"))

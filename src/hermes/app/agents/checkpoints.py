@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from hermes.domain.ports.store import Store
 from hermes.domain.settings.checkpoints import CheckpointSettings
 from hermes.domain.settings.settings import Profile
 from hermes.domain.text import storable
-from hermes.domain.tools.checkpoint import Checkpoint, CheckpointView
+from hermes.domain.tools.checkpoint import NOT_KNOWN, Checkpoint, CheckpointView
 from hermes.domain.turns.event import Entry
 from hermes.domain.word import replace
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from hermes.execution.checkpoints.shadow import ShadowStore, SnapshotLimits
 
 CHECKPOINTS = "checkpoints"
+_UNDER_WAY = 60.0
+"""Seconds for which a call may have worked on files before the gateway died."""
 ACTIONS = ("status", "prune", "clear")
 
 
@@ -68,18 +71,30 @@ class CheckpointStores:
         await self._store.write(lambda tx: tx.checkpoints.add(made))
         return made
 
-    async def settle(self, turn: TurnId) -> None:
-        """Write down in which state a turn leaves its folder, if it has worked on it since it last was."""
+    async def settle(self, turn: TurnId, cut_off: datetime | None = None) -> None:
+        """Write down in which state a turn leaves its folder, if it has worked on it since it last was. If it
+        was `cut_off` after this moment, files that changed much later are somebody else's work, too."""
         for row in await self._store.read(lambda tx: tx.checkpoints.of_turns([turn])):
             if row.is_open:
-                await self._append(row)
+                await self._append(row, cut_off)
 
-    async def _append(self, row: Checkpoint) -> Checkpoint:
+    async def _append(self, row: Checkpoint, cut_off: datetime | None = None) -> Checkpoint:
         count = len(row.after.split()) + 1
         state = await self._snapshot(row.root, f"{row.turn}-{count}")
+        if cut_off is not None:
+            latest = cut_off.timestamp() + _UNDER_WAY
+            if await asyncio.to_thread(self._has_changed_since, row, state, latest):
+                state = NOT_KNOWN
         states = f"{row.after} {state}".strip()
         await self._store.write(lambda tx: tx.checkpoints.settle(row.turn, states))
         return replace(row, after=states)
+
+    def _has_changed_since(self, row: Checkpoint, state: str, latest: float) -> bool:
+        for path in self.shadow(row.root).changes(row.stretches[-1].before, state):
+            with contextlib.suppress(OSError):
+                if os.lstat(os.path.join(row.root, path)).st_ctime > latest:
+                    return True
+        return False
 
     async def find(self, root: str) -> list[Checkpoint]:
         most = self.settings().max_snapshots

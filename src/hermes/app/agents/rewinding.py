@@ -13,6 +13,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -108,12 +109,12 @@ class AgentCheckpoints:
         log.warning("checkpoints.none why=%s", why)
         return f"There is no checkpoint to go back to: {why}"
 
-    async def settle(self, turn: TurnId, *, resumed: bool = False) -> None:
-        """A turn stops working, or goes on after a crash: what others do from now on is not its own."""
-        if turn in self._turns or resumed:
+    async def settle(self, turn: TurnId, cut_off: datetime | None = None) -> None:
+        """A turn stops working, or goes on after it was cut off: what others do from now on is theirs."""
+        if turn in self._turns or cut_off is not None:
             self._turns.pop(turn, None)
             try:
-                await self._stores.settle(turn)
+                await self._stores.settle(turn, cut_off)
             except HermesError as error:
                 log.warning("checkpoints.unsettled turn=%s why=%s", turn, error)
 
@@ -125,7 +126,7 @@ class AgentCheckpoints:
     async def diff(self, checkpoint: Checkpoint) -> str:
         """What that turn changed, if it is known."""
         shadow = self._stores.shadow(checkpoint.root)
-        if checkpoint.is_open:
+        if not checkpoint.stretches[-1].after:
             raise UserError("How that turn left the files was not written down.")
         return await asyncio.to_thread(shadow.diff, checkpoint.before, checkpoint.stretches[-1].after)
 
@@ -181,7 +182,9 @@ class RewindingAgent:
         if run.turn.input.action in (TurnAction.UNDO, TurnAction.ROLLBACK):
             yield (Finished(note=await _to_its_end(self._checkpoints.rewind(run))),)
             return
-        await self._checkpoints.settle(run.turn.id, resumed=run.turn.attempt > 1)
+        if run.turn.attempt > 1:
+            last = [entry.at for entry in run.transcript if entry.turn == run.turn.id][-1:]
+            await self._checkpoints.settle(run.turn.id, last[0] if last else run.turn.created_at)
         try:
             async for event in self._agent.run(run):
                 if isinstance(event, tuple) and isinstance(event[-1], Finished | Failed | Asked):

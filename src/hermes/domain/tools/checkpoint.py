@@ -11,6 +11,8 @@ from hermes.domain.ids import SessionId, TurnId
 
 FileVersion = tuple[str, str]
 """The mode and the object id of a file, as git tells them; both empty for one that is not there."""
+NOT_KNOWN = "?"
+"""Stands for how a stretch of work left the files, if nobody can tell it from what others did."""
 Changes = Mapping[str, tuple[FileVersion, FileVersion]]
 """Files that differ between two states, by path: how each was, and how it is."""
 
@@ -41,15 +43,16 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
         """Oldest first."""
         states = [self.before, *self.after.split()]
         ends = [*states[1::2], ""]
-        return [Stretch(before=state, after=ends[place]) for place, state in enumerate(states[::2])]
+        known = ["" if end == NOT_KNOWN else end for end in ends]
+        return [Stretch(before=state, after=known[place]) for place, state in enumerate(states[::2])]
 
     @property
     def is_open(self) -> bool:
-        return not self.stretches[-1].after
+        return len(self.after.split()) % 2 == 0
 
     @property
     def states(self) -> set[str]:
-        return {self.before, *self.after.split()}
+        return {self.before, *self.after.split()} - {NOT_KNOWN}
 
 
 class CheckpointView(Struct, frozen=True, kw_only=True):
