@@ -144,6 +144,8 @@ def test_archived_ones_are_out_of_the_lists_until_they_are_put_back(
 
     assert ids("archive", "--older-than", "90", "--dry-run") == ["old"]
     assert ids("list") == ["busy", "new", "old"]
+    assert main(["sessions", "list", "--archived"]) == 0
+    assert "no such session" in capsys.readouterr().out
     assert ids("archive", "--older-than", "90") == ["old"] and ids("archive", "The new one") == ["new"]
     assert ids("list") == ["busy"] and ids("list", "--archived") == ["new", "old"]
     assert ids("archive", "--older-than", "90") == [] and ids("archive", "new") == []

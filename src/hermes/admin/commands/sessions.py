@@ -155,7 +155,8 @@ def _list(command: CliCommand) -> None:
         Column("model"),
         Column("created_at"),
     ]
-    command.list(sessions, columns, none=_NONE_YET, whole=2)
+    none = "There is no such session." if asked.archived or asked.source else _NONE_YET
+    command.list(sessions, columns, none=none, whole=2)
 
 
 def _browse(command: CliCommand) -> None:

@@ -214,12 +214,11 @@ BRANCHED = "branched"
 
 
 class SessionFilter(Struct, frozen=True, kw_only=True):
-    """Which sessions are meant: those begun through an account (`owner`), on a platform or with it as their
-    tag, and, unless
-    `children`, only those that stand for themselves. A fork does; what was split off by the way does not.
-    Without `batched`, no items of batch runs; with `untitled`, only those without a title that stay; with
-    `unused_since`, only those that were last used before, with nothing unfinished; with `under`, only those
-    whose ids begin so; with `archived`, only those that are, or are not."""
+    """Which sessions are meant: those begun through an account (`owner`), on a `platform` or with it as their
+    tag, and, unless `children`, only those that stand for themselves. A fork does; what was split off by the
+    way does not. Without `batched`, no items of batch runs; with `untitled`, only those without a title that
+    stay; with `unused_since`, only those that were last used before, with nothing unfinished; with `under`,
+    only those whose ids begin so; with `archived`, only those that are, or are not."""
 
     owner: str | None = None
     platform: str | None = None

@@ -127,7 +127,7 @@ async def list_sessions(
     include_children: bool = False,
     q: str = "",
 ) -> SessionList:
-    """`source` is the platform a session was begun on; `q` looks for names and for what was said."""
+    """`source` is the platform a session was begun on, or its tag; `q` looks for names and what was said."""
     among = SessionFilter(owner=call.owner, platform=source, children=include_children)
     most = offset + limit + 1
     if q.strip():

@@ -157,7 +157,7 @@ def session_condition(among: SessionFilter) -> tuple[str, tuple[str | float, ...
         values += [f"{among.platform}:"] * 2 + [f"{among.platform}@"] * 2 + [among.platform]
     if among.archived is not None:
         conditions.append("s.archived = ?")
-        values.append(float(among.archived))
+        values.append(int(among.archived))
     if among.under:
         conditions.append("substr(s.id, 1, length(?)) = ?")
         values += [among.under] * 2
