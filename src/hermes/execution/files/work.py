@@ -78,7 +78,7 @@ def write_file(path: str, fill: Callable[[BinaryIO], object], follow: bool = Tru
 
 def _check_way(folder: str) -> None:
     """What there is of the path leads through no link, before folders are made in it."""
-    while not os.path.lexists(folder):
+    while folder and not os.path.lexists(folder):
         folder = os.path.dirname(folder)
     os.close(_open_at(folder, False, os.O_DIRECTORY))
 
