@@ -571,9 +571,7 @@ def tools_in(rig: Rig, agent: AgentBackends) -> dict[str, Tool]:
     async def scope_in(world: World) -> CommandScope:
         return CommandScope(cwd="/", workspace="/w", home=home, homes=FolderRules(closed=("/closed",)))
 
-    services = tool_services(
-        backend=agent.backend, recall=_nobody, scope_in=scope_in, ended=lambda context, view: None
-    )
+    services = tool_services(backend=agent.backend, recall=_nobody, scope_in=scope_in)
     return {tool.name: tool for tool in tools_of(services)}
 
 
