@@ -19,6 +19,7 @@ from hermes.testing.backends import backend_request
 from tests.execution.apptainer import Apptainer
 from tests.execution.test_ordinary_user import NOBODY, as_nobody
 
+pytestmark = pytest.mark.xdist_group("apptainer")  # they look at all the instances of one user
 PARTS = Path(__file__).parent / "singularity_checks.py"
 
 

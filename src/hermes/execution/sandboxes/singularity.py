@@ -111,6 +111,8 @@ class InstancePlace(BoundPlace):
             if self._name not in await self._running():
                 await self._have(await asyncio.to_thread(self._check_image))
                 return None
+        if "no instance found" in words.lower():
+            return None  # another stream has heard of it first, and it is back
         why = one_line(words, 200) or "it does not say why"
         return Unreachable(f"the container cannot run anything ({why})")
 
