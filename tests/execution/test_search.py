@@ -83,7 +83,6 @@ def test_what_crosses_windows_is_found_once(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "a.txt").write_text(text)
     for pattern in (r"begin$\n^end", r"^\d+ begin$", r"-+$", r"(?<=\d )begin", r"\b\w", r"^"):
         search_all = FileSearch(pattern=pattern, limit=5000)
-        monkeypatch.setattr(search, "_PER_FILE", 5000)
         monkeypatch.setattr(search, "_WINDOW", 10 * len(text))
         whole = search_tree(str(tmp_path), search_all)
         monkeypatch.setattr(search, "_WINDOW", 400)

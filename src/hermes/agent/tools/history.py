@@ -25,10 +25,9 @@ _LONGEST_MESSAGE = 2000
 async def session_search(
     invocation: ToolInvocation, query: str = "", limit: int = 3, session: str = "", around: int = 0
 ) -> str | ToolResult:
-    """Search your earlier conversations for words; all must occur. "a phrase", OR, NOT and wor* work. No
-    words: the latest ones.
+    """Search earlier conversations for words; all must occur. "a phrase", OR, NOT, wor* work. No words:
+    the latest.
 
-    limit: at most 10
     session: read this instead
     around: its message #…
     """

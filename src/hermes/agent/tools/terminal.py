@@ -180,13 +180,13 @@ async def terminal(
     watch_patterns: list[str] | None = None,
 ) -> ToolResult:
     """Run a bash command. cd and export last for the session; stdin is closed. Dangerous ones are asked for.
-    Start long-lived programs with background=true, then use process.
+    Long-lived ones: background=true, then process.
 
     workdir: for this command only
     timeout: seconds, at most 600
     pty: run it on a terminal
     notify: be told when it ends
-    watch_patterns: be told of lines with these texts
+    watch_patterns: be told lines with these
     """
     verdict = await judge_now(invocation, command, workdir)
     from hermes.agent.danger.destinations import reaches_out
@@ -361,10 +361,8 @@ async def process(
     offset: int = 0,
     limit: int = 200,
 ) -> str | ToolResult:
-    """Background processes: poll gives new output, log its last lines or those from offset on, write sends
-    text as a line, close ends the input.
-
-    seconds: at most 600
+    """Background processes: poll gives new output, log the last lines or those from offset, write sends
+    a line, close ends the input.
     """
     from hermes.agent.danger.destinations import reaches_out
 

@@ -83,18 +83,21 @@ class _Calls:
         if self._handle is None:
             self._say(id=number, error=f"it cannot be loaded: {self._fault}")
             return
+        result, fault = None, ""
         try:
             result = self._handle(asked["event"], asked["context"])
             if inspect.isawaitable(result):
                 result = asyncio.run_coroutine_threadsafe(_awaited(result), self._loop).result()
         except BaseException as error:  # whatever the hook raises is an answer, SystemExit too
             traceback.print_exc()
-            self._say(id=number, error=_place(error, self._folder))
+            fault = _place(error, self._folder)
+        # What it printed is there before its answer is.
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        if fault:
+            self._say(id=number, error=fault)
             return
-        finally:
-            for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError, ValueError):
-                    stream.flush()
         try:
             self._say(id=number, answer=result)
         except (TypeError, ValueError, RecursionError):
