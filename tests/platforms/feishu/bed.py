@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hermes.domain.chats.address import Address
-from hermes.domain.chats.message import Inbound, ReplyTo
+from hermes.domain.chats.message import Inbound
 from hermes.entry.platforms.feishu.adapter import FeishuAdapter
-from hermes.entry.platforms.feishu.convert import FeishuIdentity, to_inbounds
+from hermes.entry.platforms.feishu.convert import FeishuIdentity, FeishuMessage, to_inbounds
 from hermes.entry.platforms.feishu.manifest import MANIFEST
 from hermes.testing.platform_suite import Does, Shown
 from hermes.testing.ports import free_port
@@ -35,7 +35,7 @@ TOPIC = {"root_id": ROOT, "parent_id": ROOT, "thread_id": "omt_d4be107c616"}
 
 def known() -> FeishuIdentity:
     me = FeishuIdentity(open_id=BOT)
-    me.quoted[ROOT] = ReplyTo(ref=ROOT, text="so be it", mine=True)
+    me.asked[ROOT] = FeishuMessage(text="so be it", mine=True)
     return me
 
 

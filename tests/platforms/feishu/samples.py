@@ -1,5 +1,6 @@
 """Events of Feishu's as its documents show them (im.message.receive_v1, im.message.recalled_v1,
-card.action.trigger, im.chat.member.bot.added_v1), one of each kind; names and numbers are made up."""
+card.action.trigger, im.chat.member.bot.added_v1), one of each kind; names and numbers are made up. The kinds
+of messages are those of lark-oapi 1.7.5, channel/normalize/converters."""
 
 from __future__ import annotations
 
@@ -99,6 +100,42 @@ EVENTS: dict[str, dict[str, Any]] = {
     "video": received("media0000001", "media", {"file_key": "file_v2_0dcdd7db", "image_key": "img_1"}),
     "sticker": received("stick0000001", "sticker", {"file_key": "file_v2_0dcdd7dc"}),
     "forwarded": received("merge0000001", "merge_forward", "Merged and Forwarded Message"),
+    "place": received("place0000001", "location", {"name": "Café", "longitude": "116.3", "latitude": "39.9"}),
+    "person": received("share0000001", "share_user", {"user_id": BOB}),
+    "chat": received("share0000002", "share_chat", {"chat_id": TEAM}),
+    "card": received(
+        "card00000001",
+        "interactive",
+        {"title": "Report", "elements": [[{"tag": "text", "text": "All is well."}]]},
+    ),
+    "task": received(
+        "todo00000001",
+        "todo",
+        {
+            "task_id": "t-1",
+            "summary": {"title": "", "content": [[{"tag": "text", "text": "Buy milk", "style": []}]]},
+            "due_time": "1793000000000",
+        },
+    ),
+    "appointment": received("cal000000001", "calendar", {"summary": "Lunch", "start_time": "1793000000000"}),
+    "vote": received("vote00000001", "vote", {"topic": "Where?", "options": ["here", "there"]}),
+    "folder": received("folder000001", "folder", {"file_key": "file_v2_0dcdd7dd", "file_name": "Plans"}),
+    "call": received("call00000001", "video_chat", {"topic": "Weekly"}),
+    "something new": received("new000000001", "hologram", {"beam": "x"}),
+    "topic group": received(
+        "text00000009", "text", {"text": "@_user_1 here"}, True, mentions=US, chat_type="topic_group"
+    ),
+    "typed into a topic": received("text00000010", "text", {"text": "1"}, True, thread_id="omt_d4be107c618"),
+    "typed into it again": received("text00000011", "text", {"text": "2"}, True, thread_id="omt_d4be107c618"),
+    "answered in it": received(
+        "text00000012",
+        "text",
+        {"text": "3"},
+        True,
+        thread_id="omt_d4be107c618",
+        root_id="om_text00000011",
+        parent_id="om_text00000011",
+    ),
     "recalled": event(
         "im.message.recalled_v1",
         {

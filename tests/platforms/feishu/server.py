@@ -87,6 +87,8 @@ class Feishu(ServedFake):
     sockets: list[web.WebSocketResponse] = field(default_factory=list)
     kept: dict[str, dict[str, Any]] = field(default_factory=dict)
     acked: set[str] = field(default_factory=set)
+    forwarded: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """What is in a forwarded chat, by the number of its message."""
     answers: list[FeishuFrame] = field(default_factory=list)
     pings: int = 0
     opened: int = 0
@@ -392,10 +394,31 @@ class Feishu(ServedFake):
         return await self.troubled(request, one.chat, patch)
 
     async def _get(self, request: web.Request, asked: Any) -> Any:
-        one = self.find(request.match_info["id"])
+        number = request.match_info["id"]
+        for one in (told["event"] for told in self.kept.values()):
+            if one.get("message", {}).get("message_id") == number:
+                whole = self._told(one["message"], one["sender"]["sender_id"]["open_id"])
+                parts = [
+                    {
+                        **self._told(part["message"], part["sender"]["sender_id"]["open_id"]),
+                        "upper_message_id": number,
+                    }
+                    for part in (told["event"] for told in self.forwarded.get(number, ()))
+                ]
+                return {"items": [whole, *parts]}
+        one = self.find(number)
         sender = {"id": APP, "id_type": "app_id", "sender_type": "app", "tenant_key": "t"}
         body = {"content": json.dumps({"title": None, "elements": [[{"tag": "text", "text": one.text}]]})}
         return {"items": [{"message_id": one.ref, "msg_type": one.kind, "sender": sender, "body": body}]}
+
+    @staticmethod
+    def _told(message: dict[str, Any], person: str) -> dict[str, Any]:
+        return {
+            "message_id": message["message_id"],
+            "msg_type": message["message_type"],
+            "sender": {"id": person, "id_type": "open_id", "sender_type": "user", "tenant_key": "t"},
+            "body": {"content": message["content"]},
+        }
 
     async def _delete(self, request: web.Request, asked: Any) -> Any:
         self.find(request.match_info["id"]).gone = True

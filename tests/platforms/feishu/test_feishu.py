@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 
 import aiohttp
 import pytest
@@ -22,16 +23,15 @@ from hermes.entry.platforms.feishu.convert import (
     FeishuIdentity,
     card,
     file_place,
+    learn,
     place,
-    quoted_files,
-    read_quoted,
     to_inbounds,
 )
 from hermes.entry.platforms.feishu.manifest import MOST_TEXT
 from hermes.entry.platforms.feishu.socket import FeishuFrame
 from hermes.testing.platform_suite import CHECKS, RECEIVING, Check, Does, Inboxes, conform, running, until
 from tests.platforms.feishu.bed import TEAM_CHAT, CalledBed, FeishuBed, known
-from tests.platforms.feishu.samples import ANN, EVENTS, PRIVATE, ROOT, TEAM, TOKEN
+from tests.platforms.feishu.samples import ANN, BOB, EVENTS, POST, PRIVATE, ROOT, TEAM, TOKEN, received
 from tests.platforms.feishu.server import MOST_CARD
 
 
@@ -88,7 +88,17 @@ def read(name: str) -> Inbound:
         ("mention of two", "and @Ann and @Bob"),
         ("rich text", "Plans\nlook at \n[this](https://example.com)\n```\na := 1\n```"),
         ("sticker", "(sticker)"),
-        ("forwarded", "(merge_forward)"),
+        ("forwarded", "[Forwarded]\nIt could not be read."),
+        ("place", "(location)\nCafé\nlongitude: 116.3\nlatitude: 39.9"),
+        ("person", f"(share_user)\nuser_id: {BOB}"),
+        ("chat", f"(share_chat)\nchat_id: {TEAM}"),
+        ("card", "(interactive)\nReport\nAll is well."),
+        ("task", "(todo)\nBuy milk\ndue_time: 2026-10-26 07:33:20+00:00"),
+        ("appointment", "(calendar)\nLunch\nstart_time: 2026-10-26 07:33:20+00:00"),
+        ("vote", "(vote)\nWhere?\nhere\nthere"),
+        ("folder", "(folder)\nPlans"),
+        ("call", "(video_chat)\nWeekly"),
+        ("something new", "(hologram)"),
     ],
 )
 def test_words(name: str, text: str) -> None:
@@ -118,6 +128,7 @@ def test_places() -> None:
     assert read("mention").mentions_me
     assert read("topic").source.address == replace(TEAM_CHAT, thread=ROOT)
     assert read("a topic's first message").source.address.thread == "om_text00000008"
+    assert (read("topic group").source.kind, read("topic group").mentions_me) == (SourceKind.GROUP, True)
     reply = read("reply").reply_to
     assert reply is not None and reply.mine
     assert read("added").what is InboundKind.JOINED
@@ -148,10 +159,11 @@ async def test_pings() -> None:
 def test_a_picture_that_was_answered_to_comes_along() -> None:
     me = FeishuIdentity(open_id="ou_12345678")
     told = {"msg_type": "image", "body": {"content": '{"image_key": "img_v2_1"}'}}
-    files = quoted_files(ROOT, {"data": {"items": [told]}}, me)
+    learn(ROOT, {"data": {"items": []}}, me)
+    assert ROOT not in me.asked
+    learn(ROOT, {"data": {"items": [told]}}, me)
+    files = me.asked[ROOT].attachments
     assert [file_place(one.ref) for one in files] == [(ROOT, "image", "img_v2_1")]
-    assert quoted_files(ROOT, {"data": {"items": []}}, me) == ()
-    me.quoted_files[ROOT] = files
     about = {
         "message_id": "om_87654321",
         "chat_id": "oc_12345678",
@@ -171,15 +183,50 @@ def test_a_picture_that_was_answered_to_comes_along() -> None:
 
 async def test_what_was_answered_to_is_asked_for_and_not_waited_for() -> None:
     text = {"msg_type": "text", "sender": {"sender_type": "user"}, "body": {"content": '{"text": "go"}'}}
-    reply = read_quoted("om_12345678", {"data": {"items": [text]}})
-    assert reply is not None and (reply.text, reply.mine) == ("go", False)
-    assert read_quoted("om_12345678", {"data": {"items": []}}) is None
+    me = FeishuIdentity(open_id="ou_12345678")
+    learn("om_12345678", {"data": {"items": [text]}}, me)
+    assert (me.asked["om_12345678"].text, me.asked["om_12345678"].mine) == ("go", False)
     async with FeishuBed() as bed:
         inboxes = Inboxes()
         async with running(bed.connect(), inboxes.accept, None):
             await bed.do(Does.REPLY, "gone", on="om_nobodyknows1")
             await until(lambda: inboxes.texts == ["gone"], "it never came")
         assert inboxes.items[0].reply_to is not None
+
+
+async def test_a_forwarded_chat_is_read() -> None:
+    async with FeishuBed() as bed:
+        inboxes, event = Inboxes(), EVENTS["forwarded"]
+        parts = (
+            received("inside000001", "text", {"text": "shall we?"}),
+            received("inside000002", "merge_forward", "Merged and Forwarded Message"),
+            received("inside000003", "image", {"image_key": "img_v2_inside"}, person=BOB),
+            received("inside000004", "post", POST),
+        )
+        bed.server.forwarded[event["event"]["message"]["message_id"]] = list(parts)
+        async with running(bed.connect(), inboxes.accept, None):
+            bed.server.say(event)
+            await until(lambda: len(inboxes.items) == 1, "it never came")
+        (item,) = inboxes.items
+        assert item.text.splitlines()[:4] == [
+            "[Forwarded]", "Person 1: shall we?", "Person 2: (image)", "Person 1: Plans",
+        ]  # fmt: skip
+        assert [file_place(one.ref)[0] for one in item.attachments] == [item.ref] * 3
+
+
+async def test_a_topic_is_one_conversation_also_after_a_restart() -> None:
+    async with FeishuBed() as bed:
+        threads, cursors = list[str | None](), list[str | None]([None])
+
+        async def accept(items: Sequence[Inbound], cursor: str | None) -> None:
+            threads.extend(item.source.address.thread for item in items)
+            cursors.extend([cursor] if cursor else [])
+
+        for count, name in enumerate(("typed into a topic", "typed into it again", "answered in it"), 1):
+            bed.server.say(EVENTS[name])
+            async with running(bed.connect(), accept, cursors[-1]):
+                await until(lambda count=count: len(threads) == count, "it never came")
+        assert threads == ["om_text00000010"] * 3
 
 
 # --- calls ---

@@ -76,20 +76,22 @@ class FeishuAdapter:
             require_crypto("feishu", "encrypted calls")
         self.api = FeishuApi(context, app, secret, url, proxy_for(context, "FEISHU_PROXY", url))
         self._me: FeishuIdentity | None = None
+        self._stored: str | None = None
 
     # --- what comes in ---
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
         try:
             me = await self._who()
+            me.resume(cursor)
+            self._stored = cursor
             if self._callback:
                 await self._be_called(accept, me)
             url, seconds = await self.api.endpoint()
             async with FeishuSocket.open(await self.api.connect(url), url, seconds) as socket:
                 await accept((), None)
                 async for told in socket.events():
-                    await self._learn(told.event, me)
-                    await accept(convert.to_inbounds(told.event, me), None)
+                    await self._take(told.event, me, accept)
                     if told.frame is not None:
                         await socket.answer(told.frame)
         finally:
@@ -104,20 +106,23 @@ class FeishuAdapter:
             self._me = FeishuIdentity(open_id=number, account=self._context.account)
         return self._me
 
+    async def _take(self, event: Any, me: FeishuIdentity, accept: Accept) -> None:
+        await self._learn(event, me)
+        items, kind = convert.to_inbounds(event, me), as_text(dig(event, "header", "event_type"))
+        if not items and kind == "im.message.receive_v1":
+            log.info("feishu.unread id=%s", one_line(as_text(dig(event, "header", "event_id")), 80))
+        cursor = me.cursor()
+        await accept(items, None if cursor == self._stored else cursor)
+        self._stored = cursor
+
     async def _learn(self, event: Any, me: FeishuIdentity) -> None:
         """What was answered to is nice to know; the event, which wants its answer in time, waits little."""
-        number = convert.wanted(event, me)
-        if number is None:
-            return
         try:
             async with asyncio.timeout(_LEARN_SECONDS):
-                answer = await self.api.call("GET", f"/im/v1/messages/{number}")
+                for number in convert.wanted(event, me):
+                    convert.learn(number, await self.api.call("GET", f"/im/v1/messages/{number}"), me)
         except (HermesError, TimeoutError) as error:
             log.info("feishu.quoted why=%s", error)
-            return
-        if quoted := convert.read_quoted(number, answer):
-            me.quoted[number] = quoted
-            me.quoted_files[number] = convert.quoted_files(number, answer, me)
 
     async def _be_called(self, accept: Accept, me: FeishuIdentity) -> None:
         async def answer(request: web.Request) -> web.Response:
@@ -126,8 +131,7 @@ class FeishuAdapter:
                 return web.Response(status=403)
             if event.get("type") == "url_verification":
                 return web.json_response({"challenge": as_text(event.get("challenge"))})
-            await self._learn(event, me)
-            await accept(convert.to_inbounds(event, me), None)
+            await self._take(event, me, accept)
             return web.json_response({})
 
         async with listening(

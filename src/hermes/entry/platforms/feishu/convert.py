@@ -45,20 +45,38 @@ _FILES = {
     "audio": MediaKind.VOICE,
     "media": MediaKind.VIDEO,
 }
-_MOST_QUOTED = 2_000
+_WORDS = ("title", "subtitle", "text", "content", "summary", "topic", "options", "name", "file_name")
+_DETAILS = ("latitude", "longitude", "user_id", "chat_id", "start_time", "end_time", "due_time")
+_NOTHING: tuple[str, tuple[Attachment, ...], bool] = ("", (), False)
+_MOST_QUOTED, _MOST_FORWARDED = 2_000, 40_000
 BUTTON = "hermes_button"
 """The name under which a button's value comes back."""
 
 
+class FeishuMessage(Struct, frozen=True, kw_only=True):
+    """A message that Feishu was asked for, because its event does not tell what is in it."""
+
+    text: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    mine: bool = False
+
+
 class FeishuIdentity(Struct, frozen=True, kw_only=True):
-    """Who the bot is, and what was learnt of chats and messages: which chats are private, and what was
-    answered to."""
+    """Who the bot is, and what was learnt: which chats are private, by which message each topic is written
+    to, and what was answered to or forwarded."""
 
     open_id: str
     account: str = DEFAULT_ACCOUNT
     private: Recent[str, bool] = field(default_factory=Recent)
-    quoted: Recent[str, ReplyTo] = field(default_factory=Recent)
-    quoted_files: Recent[str, tuple[Attachment, ...]] = field(default_factory=Recent)
+    topics: Recent[str, str] = field(default_factory=lambda: Recent(500))
+    asked: Recent[str, FeishuMessage] = field(default_factory=lambda: Recent(500))
+
+    def cursor(self) -> str:
+        return json.dumps(self.topics)
+
+    def resume(self, cursor: str | None) -> None:
+        topics = as_dict(read_json(cursor or ""))
+        self.topics.update({key: one for key, one in topics.items() if _optional(one)})
 
 
 @inbounds
@@ -83,44 +101,58 @@ def to_inbounds(event: Any, me: FeishuIdentity) -> Inbound | None:
     return None
 
 
-@if_malformed(None)
-def wanted(event: Any, me: FeishuIdentity) -> str | None:
-    """The message that has to be asked for, because somebody answered it and the event does not tell it."""
-    parent = _optional(event["event"]["message"].get("parent_id"))
-    return None if parent in me.quoted else parent
-
-
-@if_malformed(None)
-def read_quoted(number: str, answer: Any) -> ReplyTo | None:
-    message = answer["data"]["items"][0]
-    content = as_dict(read_json(as_text(dig(message, "body", "content"))))
-    text = as_text(content.get("text")) if message.get("msg_type") == "text" else ""
-    mine = dig(message, "sender", "sender_type") == "app"
-    return ReplyTo(ref=number, text=storable(text)[:_MOST_QUOTED], mine=mine)
-
-
 @if_malformed(())
-def quoted_files(number: str, answer: Any, me: FeishuIdentity) -> tuple[Attachment, ...]:
-    message = answer["data"]["items"][0]
-    return _spoken({"message_type": message["msg_type"], "content": message["body"]["content"]}, number, me)[
-        1
-    ]
+def wanted(event: Any, me: FeishuIdentity) -> Sequence[str]:
+    """The messages to ask for, because the event does not tell them: what was forwarded, or answered to."""
+    message = event["event"]["message"]
+    forwarded = message["message_id"] if message["message_type"] == "merge_forward" else None
+    numbers = map(_optional, (forwarded, message.get("parent_id")))
+    return [number for number in numbers if number is not None and number not in me.asked]
+
+
+@if_malformed(None)
+def learn(number: str, answer: Any, me: FeishuIdentity) -> None:
+    """Keep a message that was asked for. A forwarded chat comes with everything in it (lark-oapi 1.7.5,
+    channel/normalize/merge_forward.py); its files belong to it (NousResearch/hermes-agent #66729)."""
+    whole, *parts = as_dicts(answer["data"]["items"])
+    if whole["msg_type"] != "merge_forward":
+        parts = [whole]
+    lines, files, people = list[str](), list[Attachment](), dict[str, int]()
+    for part in parts:
+        if part["msg_type"] == "merge_forward":
+            continue  # what is in it is in the list, too
+        about = {**part, "message_type": part["msg_type"], "content": dig(part, "body", "content")}
+        text, attachments, _ = if_malformed(_NOTHING)(_spoken)(about, number, me)
+        files += attachments
+        person = people.setdefault(str(dig(part, "sender", "id")), len(people) + 1)
+        text = text or "".join(f"({one.kind})" for one in attachments)
+        lines.append(text if part is whole else f"Person {person}: {text}")
+    mine = dig(whole, "sender", "sender_type") == "app"
+    text = "" if mine and whole["msg_type"] == "interactive" else "\n".join(lines)[:_MOST_FORWARDED]
+    me.asked[number] = FeishuMessage(text=text, attachments=tuple(files), mine=mine)
 
 
 def _message(details: Mapping[str, Any], me: FeishuIdentity) -> Inbound | None:
     message, sender = details["message"], details["sender"]
     number, chat = shaped(message["message_id"], MESSAGE), shaped(message["chat_id"], _CHAT)
-    if message["chat_type"] not in ("p2p", "group"):
-        return None
-    me.private[chat] = message["chat_type"] == "p2p"
+    # `group`, `topic_group` (larksuite/oapi-sdk-go, service/im/v1/model.go), and for lark-oapi 1.7.5 also
+    # `public` and `private`.
+    me.private[chat] = message["chat_type"] in ("p2p", "private")
     text, attachments, mentioned = _spoken(message, number, me)
     if not (text or attachments or mentioned):
         return None
     root, parent = _optional(message.get("root_id")), _optional(message.get("parent_id"))
-    # Everything in a topic answers its first message, by which the topic is written to.
-    thread = (root or number) if message.get("thread_id") and not me.private[chat] else None
-    if parent is not None and not (thread and parent == root):
-        attachments = (*attachments, *me.quoted_files.get(parent, ()))
+    thread, topic = None, as_text(message.get("thread_id"))
+    if topic and not me.private[chat]:
+        # A topic is written to by a message in it: the first that is known, for what is typed into a topic
+        # does not always name its root (openclaw/openclaw #66631).
+        thread = me.topics.setdefault(topic, root or number)
+    reply = None
+    if parent is not None:
+        answered = me.asked.get(parent, FeishuMessage())
+        reply = ReplyTo(ref=parent, text=answered.text[:_MOST_QUOTED], mine=answered.mine)
+        if not (thread and parent == root):
+            attachments = (*attachments, *answered.attachments)
     return Inbound(
         delivery=DeliveryId(f"message:{number}"),
         source=_source(
@@ -134,7 +166,7 @@ def _message(details: Mapping[str, Any], me: FeishuIdentity) -> Inbound | None:
         ref=number,
         text=text,
         attachments=attachments,
-        reply_to=None if parent is None else me.quoted.get(parent) or ReplyTo(ref=parent),
+        reply_to=reply,
         mentions_me=mentioned and not me.private[chat],
     )
 
@@ -170,7 +202,10 @@ def _spoken(
     """The words of a message, its files, and whether it mentions the bot."""
     kind, content = as_text(message["message_type"]), as_dict(read_json(as_text(message["content"])))
     files: list[Attachment] = []
-    if kind == "post":
+    if kind == "merge_forward":
+        forwarded = me.asked.get(number, FeishuMessage(text="It could not be read."))
+        text, files = f"[Forwarded]\n{forwarded.text}", list(forwarded.attachments)
+    elif kind == "post":
         text, files = _post(content, number)
     elif kind in _FILES:
         key = shaped(content["image_key" if kind == "image" else "file_key"], _KEY)
@@ -180,11 +215,7 @@ def _spoken(
     elif kind == "text":
         text = as_text(content.get("text"))
     else:
-        text = (
-            f"({one_line(kind, 30)})"
-            if kind in ("sticker", "merge_forward", "share_chat", "location")
-            else ""
-        )
+        text = "\n".join([f"({one_line(kind, 30)})", *_leaves(content)])
     mentions = as_dicts(message.get("mentions"))
     mentioned = any(dig(one, "id", "open_id") == me.open_id for one in mentions)
     for one in mentions:
@@ -193,6 +224,22 @@ def _spoken(
         if key:
             text = re.sub(rf"{re.escape(key)}(?!\d) ?", "" if ours else f"@{name} ".replace("\\", ""), text)
     return storable(text).strip(), tuple(files), mentioned
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[str]:
+    """The words in a card, a task, an invitation, a vote and whatever else people share."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _leaves(one, key)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _leaves(one, name)
+    elif isinstance(value, str) and value.strip():
+        if name in _WORDS:
+            yield value.strip()
+        elif name in _DETAILS:
+            at = name.endswith("_time") and value.isdigit()
+            yield f"{name}: {moment(int(value), per_second=1000) if at else value}"
 
 
 def _post(content: Mapping[str, Any], number: str) -> tuple[str, list[Attachment]]:
