@@ -3,7 +3,8 @@ one's port wecom-aibot-sdk 1.0.8 use it.
 
 One connection at a time: a new one takes the place of the old, which is told so. Nothing is kept for a bot
 that is away. A stream answers a delivery; once it is finished, or minutes after its last change, it takes no
-more (846608). Files come encrypted from an address, and go out in pieces over the connection."""
+more: WeCom says so (846608), or drops the change with or without an answer (WecomTeam/wecom-openclaw-plugin
+#90). Files come encrypted from an address, and go out in pieces over the connection."""
 
 from __future__ import annotations
 
@@ -37,6 +38,10 @@ FAULTS = {
 }
 
 
+class Unanswered(Exception):
+    """It hears that and says nothing."""
+
+
 class Wrong(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -52,6 +57,10 @@ class Sent:
     edits: int = 0
     done: bool = False
     expired: bool = False
+    drops: bool = False
+    """It has ended, and its changes are acknowledged all the same."""
+    silent: bool = False
+    """It has ended, and its changes have no answer."""
 
 
 @dataclass
@@ -171,6 +180,8 @@ class WeCom(ServedFake):
             body = work(asked)
             if body is not None:
                 answer["body"] = body
+        except Unanswered:
+            return
         except Wrong as error:
             answer |= {"errcode": error.code, "errmsg": str(error)}
         await self._tell(socket, answer)
@@ -209,6 +220,10 @@ class WeCom(ServedFake):
             one = Sent(ref=f"stream:{stream['id']}:{request}", chat=self.delivered[request], text=text)
             self.streams[(request, stream["id"])] = one
             self.sent.append(one)
+        elif one.silent:
+            raise Unanswered
+        elif one.drops:
+            return
         elif one.expired or (one.done and not (stream["finish"] and one.text == text)):
             raise Wrong(846608, "stream message update expired")
         one.edits += one.text != text

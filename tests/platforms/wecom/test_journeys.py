@@ -7,8 +7,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.word import replace
+from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import obedient, say
 from hermes.testing.platform_suite import Does, until
@@ -27,18 +30,27 @@ async def seen(bed: WeComBed, words: str) -> None:
     await until(lambda: any(words in one.text for one in bed.shown()), lambda: f"people see {bed.shown()}")
 
 
-async def test_an_answer_that_comes_after_its_stream_has_ended_is_a_message(tmp_path: Path) -> None:
-    hold = asyncio.Event()
+@pytest.mark.parametrize("ending", ["expired", "drops", "silent"])
+async def test_an_answer_that_comes_after_its_stream_has_ended_is_a_message(
+    tmp_path: Path, ending: str
+) -> None:
+    hold, clock = asyncio.Event(), FakeClock()
     long = replace(say("Well, let me think about it, and then say all of it."), halt=hold, pieces=4)
     async with WeComBed() as bed:
-        async with journey(bed, tmp_path, [long]) as here:
+        bed.clock = clock
+        async with journey(bed, tmp_path, [long, say("the second")]) as here:
             await bed.do(Does.TEXT, "m1")
             await until(lambda: bool(bed.server.sent), "no draft is seen")
-            bed.server.sent[0].expired = True
+            setattr(bed.server.sent[0], ending, True)
+            if ending == "drops":
+                clock.jump(361)
+            bed.hang(ending == "silent")
             hold.set()
             await seen(bed, "all of it.")
+            await bed.do(Does.TEXT, "m2")
+            await seen(bed, "the second")
             await here.until_idle()
-        assert [one.text.endswith("all of it.") for one in bed.shown()] == [False, True]
+        assert [one.text.endswith("all of it.") for one in bed.shown()] == [False, True, False]
 
 
 async def test_allowed_in_words(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.wecom.adapter import WeComAdapter
 from hermes.entry.platforms.wecom.convert import file_place, place, to_inbounds
 from hermes.entry.platforms.wecom.socket import error_for
+from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import CHECKS, Check, Does, Fault, Inboxes, conform, hosted, running, until
 from tests.platforms.wecom.bed import GROUP_CHAT, NOW, WeComBed
 from tests.platforms.wecom.samples import AES_KEY, ANN, FRAMES, GROUP
@@ -229,6 +230,32 @@ async def test_a_stream_is_finished_once_and_never_after_its_time() -> None:
             with pytest.raises(Refused, match="no stream"):
                 await platform.edit(plain, Body(text="x"))
         assert [one.text for one in bed.shown(GROUP_CHAT)] == ["plain"]
+
+
+async def test_a_stream_stays_open_while_a_tool_runs_and_is_finished_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hermes.entry.platforms.wecom.socket._PING_SECONDS", 0.01)
+    async with WeComBed() as bed:
+        bed.clock = clock = FakeClock()
+        platform, inboxes = bed.connect(), Inboxes()
+
+        def frames() -> list[str]:
+            return [one["cmd"] for one in bed.server.calls if one["cmd"] == "aibot_respond_msg"]
+
+        async with running(platform, inboxes.accept, None):
+            told = bed.answerable()
+            draft = await platform.send(bed.chat, Body(text="I look", growing=True), key="1", reply_to=told)
+            for number, seconds in enumerate((200, 20, 200, 20), 1):
+                clock.jump(seconds)
+                pings = bed.server.pings
+                await until(lambda: bed.server.pings > pings + 2, "nobody pings")  # noqa: B023
+                assert len(frames()) == 1 + number // 2 and not bed.server.sent[0].done
+            clock.jump(50)
+            await until(lambda: bed.server.sent[0].done, "it is left open")
+            with pytest.raises(Refused, match="ended"):
+                await platform.edit(draft, Body(text="I look further", growing=True))
+        assert [one.text for one in bed.shown()] == ["I look"]
 
 
 async def test_a_large_file_goes_in_pieces() -> None:

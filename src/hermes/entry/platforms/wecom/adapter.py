@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any
+
+from msgspec import Struct
 
 from hermes.domain.chats.adapter import AdapterContext, Finding, good
 from hermes.domain.chats.address import Address
 from hermes.domain.chats.message import Attachment, Body, MediaKind, Receipt
-from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.safety.hosts import leads_inside
@@ -26,12 +30,27 @@ from hermes.entry.kit.payload import as_text, dig
 from hermes.entry.kit.proxy import proxy_for
 from hermes.entry.platforms.wecom import convert
 from hermes.entry.platforms.wecom.manifest import MANIFEST
-from hermes.entry.platforms.wecom.socket import WeComSocket
+from hermes.entry.platforms.wecom.socket import ALIVE, Unanswered, WeComSocket
 
 URL = "wss://openws.work.weixin.qq.com"
 _PIECE = 512 * 1024
 _MOST_FETCHED = 100 * 1024 * 1024
-_STREAM = "stream:"
+_STREAM = re.compile(r"stream:(([0-9]{1,12})_[0-9a-f]{32}):(.+)")
+_REFRESH_SECONDS, _QUIET_SECONDS, _STREAM_SECONDS = 210.0, 300.0, 540.0
+"""WeCom ends a stream six minutes after its last change, or ten minutes after its first. It does not always
+say so: it may drop what comes later, with or without an answer (WecomTeam/wecom-openclaw-plugin #90,
+NousResearch/hermes-agent #96942). A change that changes nothing keeps it open (sunnoy/openclaw-plugin-wecom
+#107)."""
+
+
+class _Stream(Struct, kw_only=True):
+    """What a growing answer shows, since when, and when that changed. It is `lost` after a change that had no
+    answer."""
+
+    text: str
+    begun: float
+    changed: float
+    lost: bool = False
 
 
 class WeComAdapter:
@@ -48,6 +67,8 @@ class WeComAdapter:
         proxy = proxy_for(context, "WECOM_PROXY", "http" + self._url.removeprefix("ws"))
         self.api: HttpClient[HttpAnswer] = HttpClient("WeCom", HttpAnswer, proxy=proxy)
         self._socket: asyncio.Future[WeComSocket] | None = None
+        self._streams: dict[str, _Stream] = {}
+        """The growing answers of this connection, by their references."""
 
     # --- what comes in ---
 
@@ -59,6 +80,8 @@ class WeComAdapter:
                 await accept((), None)
                 async for frame in socket.events():
                     now = self._context.clock.now()
+                    if frame["cmd"] == ALIVE:
+                        self.api.aside(self._refresh_streams())
                     await accept(convert.to_inbounds(frame, now, self._context.account), None)
         finally:
             self._socket.cancel()
@@ -76,9 +99,10 @@ class WeComAdapter:
         if body.growing:
             if reply_to is None:
                 raise Refused("WeCom shows a growing answer only below a message that it answers")
-            stream = hashlib.sha256(f"{to}\n{key}".encode()).hexdigest()[:32]
-            await self._stream(reply_to, stream, body.text)
-            return Receipt(to=to, ref=f"{_STREAM}{stream}:{reply_to}")
+            number = hashlib.sha256(f"{to}\n{key}".encode()).hexdigest()[:32]
+            ref = f"stream:{int(self._now())}_{number}:{reply_to}"
+            await self._stream(ref, body.text)
+            return Receipt(to=to, ref=ref)
         if body.attachments:
             message = await self._file(body.attachments[0])
         else:
@@ -87,14 +111,44 @@ class WeComAdapter:
         return Receipt(to=to, ref=as_text(dig(reply, "headers", "req_id")) or key)
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
-        if not receipt.ref.startswith(_STREAM):
-            raise Refused("WeCom lets nobody change a message that is no stream")
-        stream, _, request = receipt.ref.removeprefix(_STREAM).partition(":")
-        await self._stream(request, stream, body.text, done=not body.growing)
+        await self._stream(receipt.ref, body.text, done=not body.growing)
 
-    async def _stream(self, request: str, stream: str, text: str, *, done: bool = False) -> None:
-        about = {"id": stream, "finish": done, "content": text}
-        await self._ask("aibot_respond_msg", {"msgtype": "stream", "stream": about}, request)
+    async def _stream(self, ref: str, text: str, *, done: bool = False) -> None:
+        match, now = _STREAM.fullmatch(ref), self._now()
+        if match is None:
+            raise Refused("WeCom lets nobody change a message that is no stream")
+        begun = float(match[2])
+        shown = self._streams.get(ref) or _Stream(text=text, begun=begun, changed=begun)
+        if shown.lost or now - begun >= _STREAM_SECONDS or now - shown.changed >= _QUIET_SECONDS:
+            raise Refused("WeCom may have ended that answer already")
+        about = {"id": match[1], "finish": done, "content": text}
+        try:
+            await self._ask("aibot_respond_msg", {"msgtype": "stream", "stream": about}, match[3])
+        except Unanswered:
+            shown.lost = True
+            self._streams[ref] = shown
+            raise
+        if done:
+            self._streams.pop(ref, None)
+        else:
+            shown.text, shown.changed = text, now
+            self._streams[ref] = shown
+
+    async def _refresh_streams(self) -> None:
+        """While a tool runs nothing is added to an answer. One that is nearly too old is finished as it is:
+        what follows is a new message."""
+        now = self._now()
+        for ref, shown in tuple(self._streams.items()):
+            age = now - shown.begun
+            old = age >= _STREAM_SECONDS - 60.0
+            if age >= _STREAM_SECONDS:
+                self._streams.pop(ref, None)
+            elif old or now - shown.changed >= _REFRESH_SECONDS:
+                with contextlib.suppress(HermesError):
+                    await self._stream(ref, shown.text, done=old)
+
+    def _now(self) -> float:
+        return self._context.clock.now().timestamp()
 
     async def _ask(self, command: str, body: dict[str, Any], request: str = "") -> dict[str, Any]:
         """Ask once WeCom has let us in; who begins to send while we connect waits for that."""

@@ -25,6 +25,10 @@ WAIT = 10.0
 _PING_SECONDS = 30.0
 
 
+class Unanswered(Unreachable):
+    """WeCom says nothing to a request."""
+
+
 class Unsubscribed(Unreachable):
     """The connection stands, and counts for nothing."""
 
@@ -97,7 +101,7 @@ class WeComSocket(SocketFeed[dict[str, Any]]):
                 await self.socket.send_str(json.dumps(asked, ensure_ascii=False))
                 reply: dict[str, Any] = await answer
         except (TimeoutError, ConnectionError, RuntimeError, aiohttp.ClientError) as error:
-            raise Unreachable(f"WeCom does not answer ({trouble_told(error)})", maybe_done=True) from None
+            raise Unanswered(f"WeCom does not answer ({trouble_told(error)})", maybe_done=True) from None
         finally:
             self._answers.pop(number, None)
         if reply.get("errcode") == 0:
