@@ -134,6 +134,31 @@ async def test_chats_begin_otherwise_on_macos_26() -> None:
         assert not (await bed.connect().check())[1].good
 
 
+async def test_words_wait_for_the_picture_that_belongs_to_them() -> None:
+    async with RingingBed() as bed:
+        inboxes, platform = Inboxes(), bed.connect()
+        platform.look_seconds = 3600.0
+        async with running(platform, inboxes.accept, None):
+            await until(lambda: bool(bed.server.webhooks) and inboxes.batches > 0, "it does not listen")
+            message = bed.server.say(CHAT, ANN, "\ufffcWhat is this?")
+            seen = inboxes.batches
+            await until(lambda: inboxes.batches >= seen + 3, "it does not look again")
+            assert inboxes.texts == []
+            message["attachments"] = [bed.server.keep_file(b"data", "image/png", "a.png")]
+            await until(lambda: bool(inboxes.items), "it never came")
+            assert (inboxes.texts, len(inboxes.items[0].attachments)) == (["What is this?"], 1)
+
+
+async def test_words_whose_picture_never_comes_come_alone() -> None:
+    async with BlueBubblesBed() as bed:
+        bed.clock = QuickClock(200.0)
+        inboxes = Inboxes()
+        bed.server.say(CHAT, ANN, "\ufffcWhat is this?")
+        async with running(bed.connect(), inboxes.accept, None):
+            await until(lambda: bool(inboxes.items), "it never came")
+        assert inboxes.texts[0] == "What is this?\n[a file came that cannot be read]"
+
+
 async def test_a_message_that_reaches_the_mac_late_is_read() -> None:
     """Messages carry the time at which they were sent; what was before the first start stays unread."""
     async with BlueBubblesBed() as bed:

@@ -39,6 +39,9 @@ _OVERLAP, _LATE = 60_000, 12 * 3_600_000
 """So many milliseconds are read once more: messages have the time at which they were sent, and come later.
 The long time is looked back at the start, when the server rings, and each so many looks."""
 _LOOKS = 10
+_LINK_SECONDS = 60.0
+"""How long a message waits for its files: Messages has its words first, and links them a moment later
+(openclaw/openclaw #25852, #65430)."""
 _TEXT_SECONDS, _FILE_SECONDS = 150.0, 300.0
 _EMOJI = {emoji.rstrip("\ufe0f"): name for name, emoji in convert.TAPBACKS.items()}
 _NEAREST = {"✅": "like", "❌": "dislike", "👀": "emphasize"}
@@ -69,6 +72,9 @@ class BlueBubblesAdapter:
         self._unread: set[str] = set()
         """The chats in which nobody was shown yet that the last message was read."""
         self._rung = False
+        self._lacking: Recent[str, float] = Recent()
+        """Messages that came without their files, and when they were first seen."""
+        self._waits = False
         self._ahead = 0.0
         """By how many seconds the Mac's clock, which dates the messages, is before ours."""
         self._first = 0
@@ -114,11 +120,12 @@ class BlueBubblesAdapter:
             await self._ask("POST", "webhook", json={"url": self._url, "events": ["new-message"]})
 
     async def _follow(self, accept: Accept, since: int) -> None:
-        pause, looks = self.look_seconds if self._url else self.ask_seconds, 0
+        looks = 0
         while True:
             back = _LATE if self._rung or looks % _LOOKS == 0 else _OVERLAP
             self._rung, looks = False, looks + 1
             since = await self._read(accept, since, back)
+            pause = self.look_seconds if self._url and not self._waits else self.ask_seconds
             waited = 0.0
             while waited < pause and not self._rung:
                 step = min(self.ask_seconds / 10, pause)
@@ -128,6 +135,7 @@ class BlueBubblesAdapter:
     async def _read(self, accept: Accept, since: int, back: int) -> int:
         """Store what came since then and so long before, page by page; the time of the latest."""
         after, offset = max(since - back, self._first, 0), 0
+        self._waits = False
         while True:
             asked = {"with": ["chats", "attachments"], "after": after, "sort": "ASC", "offset": offset}
             page = as_dicts(await self._ask("POST", "message/query", json={**asked, "limit": _PAGE}))
@@ -135,12 +143,20 @@ class BlueBubblesAdapter:
                 await self._learn(message)
                 # One from the future (its sender's clock is wrong) does not hide those that come till then.
                 since = max(since, min(convert.time_of(message), self._now()))
-            items = [item for message in page for item in convert.to_inbounds(message, self._me)]
+            ready = [message for message in page if self._is_ready(message)]
+            self._waits |= len(ready) < len(page)
+            items = [item for message in ready for item in convert.to_inbounds(message, self._me)]
             await accept(items, f"{since} {self._first}")
             self._unread |= {item.source.address.chat for item in items if self._reads}
             if len(page) < _PAGE:
                 return since
             offset += len(page)
+
+    def _is_ready(self, message: Any) -> bool:
+        if not convert.lacks_files(message):
+            return True
+        now = self._context.clock.monotonic()
+        return now - self._lacking.setdefault(as_text(message.get("guid")), now) >= _LINK_SECONDS
 
     async def _learn(self, message: Any) -> None:
         """Whether the message that one answers is ours."""

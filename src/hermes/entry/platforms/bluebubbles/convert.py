@@ -63,6 +63,12 @@ def replied_to(message: Any) -> str:
     return guid if _GUID.fullmatch(guid) else ""
 
 
+def lacks_files(message: Any) -> bool:
+    """Whether files belong to what somebody wrote that the server does not have (yet)."""
+    slots = as_text(dig(message, "text")).count(_SLOT)
+    return dig(message, "isFromMe") is False and slots > len(as_dicts(message.get("attachments")))
+
+
 @inbounds
 def to_inbounds(message: Any, me: BlueBubblesIdentity) -> Inbound | None:
     """What a message means; our own mean nothing."""
@@ -88,6 +94,8 @@ def to_inbounds(message: Any, me: BlueBubblesIdentity) -> Inbound | None:
         return _tapback(item, message)
     text = as_text(message.get("text")).replace(_SLOT, "").strip("\n")
     files = tuple(_attachments(message))
+    if lacks_files(message):
+        text = f"{text}\n[a file came that cannot be read]".strip("\n")
     if not (text or files):
         return None
     answered = replied_to(message)
