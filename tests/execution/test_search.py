@@ -60,16 +60,16 @@ def test_a_long_line_is_never_searched_at_a_stretch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
 ) -> None:
     """`regex` looks at its clock after so many steps, and a step may walk over all that it is given."""
-    monkeypatch.setattr(search, "_FILE_SECONDS", 0.0)
+    monkeypatch.setattr(search, "_FILE_SECONDS", 0.1)
     seen: list[int] = []
     compile = search._compile
 
     def watched(expression: str) -> SimpleNamespace:
-        def finditer(data: bytes, begin: int, end: int, **rest: float) -> Iterator[regex.Match[bytes]]:
+        def finditer(text: str, begin: int, end: int, **rest: float) -> Iterator[regex.Match[str]]:
             seen.append(end - begin)
-            return compile(expression).finditer(data, begin, end, **rest)
+            return compile(expression).finditer(text, begin, end, **rest)
 
-        return SimpleNamespace(finditer=finditer)
+        return SimpleNamespace(finditer=finditer, pattern=expression)
 
     monkeypatch.setattr(search, "_compile", watched)
     (tmp_path / "min.js").write_text("x" * 1_000_000)
@@ -81,14 +81,54 @@ def test_a_long_line_is_never_searched_at_a_stretch(
 def test_what_crosses_windows_is_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(f"{number} begin\nend\n{'-' * (number % 90)}\n" for number in range(500))
     (tmp_path / "a.txt").write_text(text)
-    for pattern in (r"begin$\n^end", r"^\d+ begin$", r"-+$", r"(?<=\d )begin", r"\b\w", r"^"):
+    for pattern in (r"begin$\n^end", r"^\d+ begin$", r"-+$", r"(?<=\d )begin", r"\b\w", r"^", r"[^x]+d"):
         search_all = FileSearch(pattern=pattern, limit=5000)
         monkeypatch.setattr(search, "_WINDOW", 10 * len(text))
+        monkeypatch.setattr(search, "_CHUNK", 10 * len(text))
         whole = search_tree(str(tmp_path), search_all)
         monkeypatch.setattr(search, "_WINDOW", 400)
+        monkeypatch.setattr(search, "_CHUNK", 100)
         assert search_tree(str(tmp_path), search_all) == whole and len(whole.matches) > 400
     (tmp_path / "a.txt").write_text("x" * 3000 + "needle")
     assert len(search_tree(str(tmp_path), FileSearch(pattern="x+needle")).matches) == 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "numbers"),
+    [
+        (r"^\s*def \w+", [4, 8]),
+        (r"^\s*(import|def)\s", [1, 4, 8]),
+        (r"\s+return", [5]),
+        (r"os[^.]", []),
+        (r"[^#]*foo", [4, 9]),
+        (r"\)\W", [4, 8]),
+        (r"[^a-z]*$\W*", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+        ("^$", [2, 3, 6, 7]),
+        (r"\s*+$", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+        (r"foo\b(?!\W)", []),
+        (r":(?!\s)", [4, 8]),
+        (r":\s*return", []),
+        (r":\n\s*return", [4]),
+        (r"(?s)return.*bar", [5]),
+        (r"import[\s\S]*?return", [1]),
+        (r"foo[^\n]*\W", [4, 9]),
+        (r"\Adef", [4, 8]),
+        ("(?i)über", [10]),
+        ("caf.$", [10]),
+        (r"\bstra.e\b", [10]),
+        ("M[üö]ller", [10]),
+        ("[ä-ö]", [10]),
+        ("^[^a]ber", [10]),
+    ],
+)
+def test_lines_are_searched_each_for_itself_and_as_characters(
+    tmp_path: Path, pattern: str, numbers: list[int]
+) -> None:
+    text = "import os\n\n\ndef foo():\n    return 1\n\n\ndef bar():\n    call(foo)\nÜber Müller straße café\n"
+    for mark in ("", "\ufeff"):
+        (tmp_path / "a.py").write_text(mark + text)
+        found = search_tree(str(tmp_path), FileSearch(pattern=pattern))
+        assert [match.line for match in found.matches] == numbers
 
 
 @pytest.mark.parametrize(
@@ -136,19 +176,23 @@ def test_what_a_repository_ignores_is_left_out_below_it_too(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("rules", "inner", "hidden"),
     [
-        ("*.log", "!keep.log", "a.log sub/a.log sub/deep/a.log"),
-        ("/sub/*.log", "", "sub/a.log sub/keep.log"),
-        ("sub/**", "", "sub/a.log sub/deep/a.log sub/keep.log"),
+        ("*.log", "!keep.log", "a.log|sub/a.log|sub/deep/a.log"),
+        ("/sub/*.log", "", "sub/a.log|sub/keep.log"),
+        ("sub/**", "", "sub/a.log|sub/deep/a.log|sub/keep.log"),
         ("**/deep", "", "sub/deep/a.log"),
-        ("sub/**/a.log", "", "sub/a.log sub/deep/a.log"),
-        ("*\n!*/\n!keep.*", "", "a.log sub/a.log sub/deep/a.log"),
-        ("s*b/", "", "sub/a.log sub/deep/a.log sub/keep.log"),
-        ("", "/deep/\n[ak]*", "sub/a.log sub/deep/a.log sub/keep.log"),
+        ("sub/**/a.log", "", "sub/a.log|sub/deep/a.log"),
+        ("*\n!*/\n!keep.*", "", "a.log|sub/a.log|sub/deep/a.log"),
+        ("s*b/", "", "sub/a.log|sub/deep/a.log|sub/keep.log"),
+        ("", "/deep/\n[ak]*", "sub/a.log|sub/deep/a.log|sub/keep.log"),
         ("s?b/{a,keep}.log\n\\#x", "", ""),
+        ("\\#h\n\\!k\n \nsp\\ ace \n\\[z\\]\nq\\?\n\\*.log\nt\\ ", "", "#h|!k|[z]|q?|sp ace|t "),
+        ("  a.log\n  #h\nt ", "", ""),
     ],
 )
 def test_what_is_ignored_is_what_git_ignores(tmp_path: Path, rules: str, inner: str, hidden: str) -> None:
     names = ["a.log", "sub/a.log", "sub/deep/a.log", "sub/keep.log"]
+    if "a.log" not in hidden:
+        names = ["#h", "!k", "[z]", "q?", "q1", "sp ace", "t ", *names]
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
@@ -158,8 +202,14 @@ def test_what_is_ignored_is_what_git_ignores(tmp_path: Path, rules: str, inner: 
     ours = [name for name in names if str(tmp_path / name) not in found]
     git = ["git", "-C", str(tmp_path)]
     subprocess.run([*git, "init", "-q"], check=True, env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
-    judged = subprocess.run([*git, "check-ignore", *names], capture_output=True, text=True, check=False)
-    assert ours == judged.stdout.split() == hidden.split()
+    judged = subprocess.run(
+        [*git, "check-ignore", "-z", "--stdin"],
+        input="\0".join(names),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ours == judged.stdout.split("\0")[:-1] == [name for name in hidden.split("|") if name]
 
 
 def test_a_gitignore_that_never_begins_hides_nothing(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ _HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BLANKS = re.compile(r"\s+")
 _BRACE = re.compile(r"\\[pPN]\{[^{}]*\}|\\.|(\{)(?![0-9]+(?:,[0-9]*)?\}|,[0-9]*\})", re.DOTALL)
 """A brace that counts nothing, outside of \\p{L} and its like."""
+_ACROSS = re.compile(r"\n|(?<!\\)(?:\\\\)*\\(?:n|R|x0[aA])|\(\?[a-zA-Z]*s|\[\\([sSdDwW])\\(?!\1)(?i:\1)\]")
+_ALL_BUT = re.compile(r"\[\^[^\]]*\]")
 
 
 def closest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
@@ -122,6 +124,11 @@ def plain_braces(pattern: str) -> str:
     """A regular expression in which braces mean to `regex` what they mean to `re`: there they may also count
     errors, and `\\${e}` would be found everywhere."""
     return _BRACE.sub(lambda brace: r"\{" if brace[1] else brace[0], pattern)
+
+
+def crosses_lines(pattern: str) -> bool:
+    """Whether a regular expression names the end of a line, or means “any character” to be one, too."""
+    return _ACROSS.search(_ALL_BUT.sub("", pattern)) is not None
 
 
 def list_some(names: Sequence[str], most: int = 20) -> str:

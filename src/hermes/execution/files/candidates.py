@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from functools import cache
 
 from hermes.domain.ports.world import FileSearch
-from hermes.domain.text import plain_braces
+from hermes.domain.text import crosses_lines, plain_braces
 from hermes.execution.files.ignoring import IGNORE_FILE, SKIPPED, IgnoreRules, is_hidden, read_ignored
 
-# As the expressions here mean it: bytes, across lines, in every file, whatever it is or is called.
+# In every file, whatever it is or is called.
 _OPTIONS = (
-    "--no-config", "--no-messages", "--no-unicode", "--multiline", "--text", "--encoding=none",
-    "--no-ignore", "--hidden", "--files-with-matches", "--null", "--max-filesize=4M",
+    "--no-config", "--no-messages", "--text", "--no-ignore", "--hidden", "--files-with-matches", "--null",
+    "--max-filesize=4M",
 )  # fmt: skip
 
 
@@ -29,7 +29,8 @@ def find_candidates(
     if program is None:
         return None
     skipped = [f"--glob=!**/{name}/**" for name in SKIPPED]
-    command = [program, *_OPTIONS, *skipped, "-e", plain_braces(search.pattern), "--", root]
+    across = ["--multiline"] if crosses_lines(search.pattern) else []
+    command = [program, *_OPTIONS, *across, *skipped, "-e", plain_braces(search.pattern), "--", root]
     try:
         found = subprocess.run(
             command,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Sequence
 
@@ -19,6 +20,7 @@ IGNORE_FILE = ".gitignore"
 _MOST_IGNORED = 65_536
 _MOST_RULES = 1000
 """Of one `.gitignore`."""
+_ESCAPED = re.compile(r"\\(.)")
 
 
 def read_ignored(folder: str) -> IgnoreRules:
@@ -50,6 +52,11 @@ def is_hidden(rules: Sequence[IgnoreRules], path: str, is_folder: bool, deadline
     return False
 
 
+def _literal(escaped: re.Match[str]) -> str:
+    """As a glob without backslashes says it."""
+    return f"[{escaped[1]}]" if escaped[1] in "*?[" else escaped[1]
+
+
 class IgnoreRules:
     """The first plain lines of one `.gitignore`, of which the last that speaks of a file counts."""
 
@@ -57,11 +64,13 @@ class IgnoreRules:
         self._start = len(folder.rstrip("/")) + 1
         self._rules: list[tuple[list[Part], bool, bool, bool]] = []
         for line in text[:_MOST_IGNORED].splitlines():
-            rule = line.strip()
+            rule = line.rstrip(" ")
+            if (len(rule) - len(rule.rstrip("\\"))) % 2 and rule != line:
+                rule += " "  # the one behind a backslash
             if not rule or rule.startswith("#"):
                 continue
             body = rule.removeprefix("!")
-            plain = body.strip("/")
+            plain = _ESCAPED.sub(_literal, body.strip("/"))
             anchored = "/" in body.rstrip("/")
             self._rules.append((compile_parts(plain), anchored, body.endswith("/"), body == rule))
             if len(self._rules) >= _MOST_RULES:

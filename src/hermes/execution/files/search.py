@@ -1,7 +1,8 @@
 """Looking through a tree of files, for contents or for names, leaving out what nobody means.
 
 Skipped: version control, installed packages, caches, binary files, files over 4 MB, and what the
-`.gitignore` files on the way name. Runs in a thread; both matches and time are bounded."""
+`.gitignore` files on the way name. Runs in a thread; both matches and time are bounded. Contents are searched
+as ripgrep searches them: as characters, and line by line unless the expression itself crosses lines."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import FileMatches, FileSearch, Match
+from hermes.domain.safety.late_pattern import late_pattern
 from hermes.domain.safety.pattern_size import why_too_large
-from hermes.domain.text import one_line, plain_braces
+from hermes.domain.text import crosses_lines, one_line, plain_braces
 from hermes.execution.files.candidates import find_candidates
 from hermes.execution.files.globs import PathGlob
 from hermes.execution.files.ignoring import (
@@ -36,6 +38,10 @@ _SECONDS = 15.0
 _FILE_SECONDS = 5.0
 """What an expression may take in one file; one that needs more may never end."""
 _WINDOW = 32 << 10
+_CHUNK = 4 << 10
+"""Characters of whole lines that are looked through together."""
+_LOOKS_AROUND = late_pattern(r"\(\?(?:<?[=!]|>)|[*+?}]\+|\\[AZGK]")
+"""What may match a line alone, but not the same line among others."""
 
 
 def search_tree(
@@ -114,7 +120,7 @@ class Gathering:
         return FileMatches(matches=tuple(self._matches), more=more, files=self._files)
 
 
-def _compile(expression: str) -> regex.Pattern[bytes]:
+def _compile(expression: str) -> regex.Pattern[str]:
     """Expressions are those of `re`; `regex` looks for them, since it stops when told to and lets everybody
     else run meanwhile."""
     import regex
@@ -125,7 +131,7 @@ def _compile(expression: str) -> regex.Pattern[bytes]:
             hint="Search for something simpler.",
         )
     try:
-        return regex.compile(plain_braces(expression).encode(), regex.MULTILINE)
+        return regex.compile(plain_braces(expression), regex.MULTILINE)
     except (regex.error, RecursionError, OverflowError) as error:
         raise UserError(
             f"“{one_line(expression, 100)}” is not a regular expression ({error}).",
@@ -144,65 +150,102 @@ def _read(path: str) -> bytes | None:
 
 
 def _matching_lines(
-    path: str, data: bytes, pattern: regex.Pattern[bytes], deadline: float, context: int
+    path: str, data: bytes, pattern: regex.Pattern[str], deadline: float, context: int
 ) -> Iterator[Match]:
     if b"\0" in data[:8192]:
         return
-    line, seen, last = 1, 0, -1
-    for match in _found(data, pattern, deadline):
-        line += data.count(b"\n", seen, match.start())
-        seen = match.start()
-        if line == last:
-            continue
-        last = line
-        begin = data.rfind(b"\n", 0, seen) + 1
-        text, end = _line_at(data, begin)
-        before, after = _lines_before(data, begin, context), _lines_after(data, end, context)
-        yield Match(path=path, line=line, text=text, before=before, after=after)
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    until = min(time.monotonic() + _FILE_SECONDS, deadline)
+    begins = _begins_across if crosses_lines(pattern.pattern) else _begins
+    line, seen = 1, 0
+    for begin in begins(text, pattern, until):
+        line += text.count("\n", seen, begin)
+        seen = begin
+        shown, end = _line_at(text, begin)
+        before, after = _lines_before(text, begin, context), _lines_after(text, end, context)
+        yield Match(path=path, line=line, text=shown, before=before, after=after)
 
 
-def _line_at(data: bytes, begin: int) -> tuple[str, int]:
+def _end_of_line(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return end if end >= 0 else len(text)
+
+
+def _line_at(text: str, begin: int) -> tuple[str, int]:
     """A line as it is shown, and where the next one begins."""
-    end = data.find(b"\n", begin)
-    end = end if end >= 0 else len(data)
-    text = data[begin : min(end, begin + 4 * _LONGEST_LINE)].decode("utf-8", "replace")
-    return text[:_LONGEST_LINE].rstrip("\r"), end + 1
+    end = _end_of_line(text, begin)
+    return text[begin : min(end, begin + _LONGEST_LINE)].rstrip("\r"), end + 1
 
 
-def _lines_before(data: bytes, begin: int, count: int) -> tuple[str, ...]:
+def _lines_before(text: str, begin: int, count: int) -> tuple[str, ...]:
     lines: list[str] = []
     while begin > 0 and len(lines) < count:
-        begin = data.rfind(b"\n", 0, begin - 1) + 1
-        lines.append(_line_at(data, begin)[0])
+        begin = text.rfind("\n", 0, begin - 1) + 1
+        lines.append(_line_at(text, begin)[0])
     return tuple(reversed(lines))
 
 
-def _lines_after(data: bytes, begin: int, count: int) -> tuple[str, ...]:
+def _lines_after(text: str, begin: int, count: int) -> tuple[str, ...]:
     lines: list[str] = []
-    while begin < len(data) and len(lines) < count:
-        line, begin = _line_at(data, begin)
+    while begin < len(text) and len(lines) < count:
+        line, begin = _line_at(text, begin)
         lines.append(line)
     return tuple(lines)
 
 
-def _found(data: bytes, pattern: regex.Pattern[bytes], deadline: float) -> Iterator[regex.Match[bytes]]:
+def _begins(text: str, pattern: regex.Pattern[str], until: float) -> Iterator[int]:
+    """Where lines begin that match, each for itself. Many together are looked through much faster; where
+    something is found that goes over several, these are looked at one by one."""
+    alone = _LOOKS_AROUND.search(pattern.pattern) is not None
+    at = 0
+    while at < len(text):
+        end = _end_of_line(text, at)
+        if not alone:
+            end = max(end, text.rfind("\n", at, at + _CHUNK))
+        match = next(_found(text[at:end], pattern, until), None)
+        if match is None:
+            at = end + 1
+            continue
+        begin = text.rfind("\n", at, at + match.start()) + 1 or at
+        last = at + match.end()
+        while begin <= last and begin < len(text):
+            end = _end_of_line(text, begin)
+            if "\n" not in match[0] or any(_found(text[begin:end], pattern, until)):
+                yield begin
+            begin = end + 1
+        at = begin
+
+
+def _begins_across(text: str, pattern: regex.Pattern[str], until: float) -> Iterator[int]:
+    """Where the lines begin in which matches do."""
+    last = -1
+    for match in _found(text, pattern, until):
+        begin = text.rfind("\n", 0, match.start()) + 1
+        if last < begin < len(text):
+            last = begin
+            yield begin
+
+
+def _found(text: str, pattern: regex.Pattern[str], until: float) -> Iterator[regex.Match[str]]:
     """Window by window: `regex` looks at its clock after so many steps, and each step may go as far as the
     text does, so it would hold its thread for hours. Longer matches than half a window may be missed."""
-    until = min(time.monotonic() + _FILE_SECONDS, deadline)
     begin = 0
-    while begin < len(data):
+    while True:
         end = begin + _WINDOW
-        if end >= len(data):
-            following = end = len(data)
+        if end >= len(text):
+            following = end = len(text)
         else:
-            following = data.rfind(b"\n", begin, begin + _WINDOW // 2) + 1 or begin + _WINDOW // 2
-            end = data.rfind(b"\n", following, end) + 1 or end
-        seconds = max(until - time.monotonic(), 0.001)
-        for match in pattern.finditer(data, begin, end, concurrent=True, timeout=seconds):
-            if match.start() >= following and end < len(data):
+            following = text.rfind("\n", begin, begin + _WINDOW // 2) + 1 or begin + _WINDOW // 2
+            end = text.rfind("\n", following, end) + 1 or end
+        if (seconds := until - time.monotonic()) <= 0:
+            raise TimeoutError
+        for match in pattern.finditer(text, begin, end, concurrent=True, timeout=seconds):
+            if match.start() >= following and end < len(text):
                 break
             yield match
             following = max(following, match.end())
+        if following >= len(text):
+            return
         begin = following
 
 
