@@ -73,6 +73,8 @@ class DingTalk(ServedFake):
     held_back: set[str] = field(default_factory=set)
     """Those that have had too many messages."""
     revoked: bool = False
+    shut: Wrong | None = None
+    """Why nobody may open a stream."""
     forbidden: str = ""
     """The beginning of paths that the app has no permission for."""
     opened: int = 0
@@ -155,6 +157,8 @@ class DingTalk(ServedFake):
     async def _open(self, request: web.Request) -> web.Response:
         asked = await request.json()
         self.calls.append((request.method, request.path, asked))
+        if self.shut is not None:
+            raise self.shut
         if self.revoked or (asked["clientId"], asked["clientSecret"]) != (ROBOT, self.secret):
             raise NO_LOGIN
         if not any(one == {"type": "CALLBACK", "topic": TOPIC} for one in asked["subscriptions"]):

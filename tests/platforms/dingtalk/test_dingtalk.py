@@ -30,7 +30,7 @@ from hermes.testing.platform_suite import (
 )
 from tests.platforms.dingtalk.bed import GROUP_CHAT, DingTalkBed, PlainBed
 from tests.platforms.dingtalk.samples import ANN, FRAMES, GROUP
-from tests.platforms.dingtalk.server import MOST_PARAM
+from tests.platforms.dingtalk.server import MOST_PARAM, Wrong
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -181,6 +181,16 @@ async def test_connections_that_end_at_once_are_no_endless_loop() -> None:
             bed.server.system("disconnect", {"reason": "x"})
             await until(task.done, "it goes on")
             assert isinstance(task.exception(), Unreachable)
+
+
+async def test_only_what_is_wrong_with_the_credentials_stops_it() -> None:
+    async with DingTalkBed() as bed:
+        bed.server.shut = Wrong(400, "param.somethingNew", "who knows")
+        with pytest.raises(Unreachable, match="who knows"):
+            await bed.connect().run(Inboxes().accept, None)
+        page = DingTalkAdapter(_context(bed, DINGTALK_API_URL=f"{bed.server.url}/a/proxy's/page"))
+        with pytest.raises(Unreachable, match="HTTP 404"):
+            await page.run(Inboxes().accept, None)
 
 
 async def test_a_revoked_secret_stops_it() -> None:

@@ -94,6 +94,8 @@ class Feishu(ServedFake):
     opened: int = 0
     tokens: int = 0
     revoked: bool = False
+    shut: Wrong | None = None
+    """Why nobody may open a long connection."""
     unshowable: str = ""
     """Markdown with these words makes no card."""
     part_bytes: int = 0
@@ -242,6 +244,8 @@ class Feishu(ServedFake):
 
     async def _endpoint(self, request: web.Request) -> web.Response:
         asked = await request.json()
+        if self.shut is not None:
+            raise self.shut
         if self.revoked or (asked["AppID"], asked["AppSecret"]) != (APP, self.secret):
             raise Wrong(1000040345, "app_id or app_secret is invalid", 200)
         config = {"ReconnectCount": -1, "ReconnectInterval": 120, "ReconnectNonce": 30, "PingInterval": 1}

@@ -13,7 +13,7 @@ import pytest
 from hermes.domain.chats.adapter import AdapterContext
 from hermes.domain.chats.address import Address, SourceKind
 from hermes.domain.chats.message import Attachment, Body, Button, Inbound, InboundKind, MediaKind
-from hermes.domain.errors import NeedsLogin, Refused
+from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.word import replace
@@ -32,7 +32,7 @@ from hermes.entry.platforms.feishu.socket import FeishuFrame
 from hermes.testing.platform_suite import CHECKS, RECEIVING, Check, Does, Inboxes, conform, running, until
 from tests.platforms.feishu.bed import TEAM_CHAT, CalledBed, FeishuBed, known
 from tests.platforms.feishu.samples import ANN, BOB, EVENTS, POST, PRIVATE, ROOT, TEAM, TOKEN, received
-from tests.platforms.feishu.server import MOST_CARD
+from tests.platforms.feishu.server import MOST_CARD, Wrong
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -284,6 +284,16 @@ def _context(bed: FeishuBed, **said: str) -> AdapterContext:
     return AdapterContext(
         settings=PlatformSettings(), find=lambda name: Secret(values[name]) if name in values else None
     )
+
+
+async def test_only_what_is_wrong_with_the_credentials_stops_it() -> None:
+    async with FeishuBed() as bed:
+        bed.server.shut = Wrong(1000040351, "who knows", 200)
+        with pytest.raises(Unreachable, match="who knows"):
+            await bed.connect().run(Inboxes().accept, None)
+        page = FeishuAdapter(_context(bed, FEISHU_DOMAIN=f"{bed.server.url}/a/proxy's/page"))
+        with pytest.raises(Unreachable, match="HTTP 404"):
+            await page.run(Inboxes().accept, None)
 
 
 async def test_a_revoked_secret_stops_it() -> None:

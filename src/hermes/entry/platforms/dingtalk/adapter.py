@@ -91,6 +91,9 @@ class DingTalkAdapter:
                 finally:
                     await socket.close()
                 socket = following
+        except Refused as error:
+            # DingTalk's own SDK tries again whatever it was told (dingtalk-stream 0.24.3, stream.py).
+            raise Unreachable(str(error)) from error
         finally:
             await self.api.close()
 

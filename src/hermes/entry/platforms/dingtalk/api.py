@@ -115,8 +115,9 @@ def _checked(response: HttpAnswer) -> Any:
         and answer.get("success") is not False
     ):
         return answer
-    if response.status < 300 and not isinstance(answer, dict):
-        raise Unreachable("What answers there is no DingTalk: look at DINGTALK_API_URL", maybe_done=True)
+    if not isinstance(answer, dict) and response.status < 500 and response.status not in (413, 429):
+        why = f"What answers there is no DingTalk (HTTP {response.status}): look at DINGTALK_API_URL"
+        raise Unreachable(why, maybe_done=response.status < 300)
     raise error_for(response.status if response.status >= 300 else 400, answer)
 
 

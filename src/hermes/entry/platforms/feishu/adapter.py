@@ -94,6 +94,9 @@ class FeishuAdapter:
                     await self._take(told.event, me, accept)
                     if told.frame is not None:
                         await socket.answer(told.frame)
+        except Refused as error:
+            # Feishu's own SDK tries again after most refusals (lark-oapi 1.7.5, ws/client.py).
+            raise Unreachable(str(error)) from error
         finally:
             await self.api.close()
 

@@ -110,8 +110,10 @@ class FeishuApi(HttpClient[HttpAnswer]):
         response = await self.exchange(method, f"{self.url}{path}", **more)
         if response.status < 300 and dig(response.answer, "code") == 0:
             return response.answer
-        if response.status < 300 and not isinstance(dig(response.answer, "code"), int):
-            raise Unreachable("What answers there is no Feishu: look at FEISHU_DOMAIN", maybe_done=True)
+        status = response.status
+        if not isinstance(dig(response.answer, "code"), int) and status < 500 and status not in (413, 429):
+            why = f"What answers there is no Feishu (HTTP {status}): look at FEISHU_DOMAIN"
+            raise Unreachable(why, maybe_done=status < 300)
         raise error_for(response)
 
 
