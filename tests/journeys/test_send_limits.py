@@ -132,6 +132,14 @@ async def test_a_chat_gets_so_many_messages_in_so_much_time(tmp_path: Path) -> N
         assert world.seen() == [f"number {number}" for number in range(6)]
 
 
+def test_some_platforms_count_all_chats_of_an_account() -> None:
+    pace, able = SendPace(), Capabilities(send_interval=2.0, send_burst=2, paces_account=True)
+    for number in range(3):
+        pace.count(Address(platform="fake", chat=str(number)), able, now=0.0)
+    assert pace.wait(Address(platform="fake", chat="another"), able, now=0.0) == 4.0
+    assert pace.wait(Address(platform="fake", account="work", chat="0"), able, now=0.0) < 0.0
+
+
 def test_the_pace_forgets_chats_that_are_even() -> None:
     pace, able = SendPace(), Capabilities(send_interval=2.0, send_burst=2)
     for number in range(20_000):

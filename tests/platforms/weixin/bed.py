@@ -15,6 +15,7 @@ from hermes.domain.word import replace
 from hermes.entry.platforms.weixin.adapter import WeixinAdapter
 from hermes.entry.platforms.weixin.convert import to_inbounds
 from hermes.entry.platforms.weixin.manifest import MANIFEST
+from hermes.testing.clock import QuickClock
 from hermes.testing.platform_suite import Does, Fault, Shown
 from hermes.testing.served import ServedBed
 from tests.platforms.weixin.samples import ANN, MESSAGES, message, text
@@ -92,7 +93,12 @@ class WeixinBed(ServedBed):
 
 
 class AnsweringBed(WeixinBed):
-    """The same; and whoever has had as many messages as a token carries writes again."""
+    """The same; and whoever has had as many messages as a token carries writes again. Its clock is as fast as
+    the one of the suite's gateways."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        super().__init__(full=full)
+        self.clock = QuickClock()
 
     def connect(self) -> WeixinAdapter:
         adapter = super().connect()

@@ -2,6 +2,7 @@
 (@tencent-weixin/openclaw-weixin 2.4.9) and weixin-ilink 0.3.5 use it. Errors have the status 200; `-14` is a
 session that has ended; `msg/notifystart` may bring it back. A token carries ten messages, then comes `-2`
 until they write (corespeed-io/wechatbot #80); each further attempt makes it last (chenhg5/cc-connect #1643).
+A token may be stale: with it comes `-2`, without one the message is taken (NousResearch/hermes-agent #62383).
 A place of an earlier login tells nothing new (Good0007/nanobot-webui #51). Newer clients of people quote by
 id alone (openclaw-weixin 2.4.9). Ids of messages are unsigned numbers of 64 bits."""
 
@@ -65,6 +66,9 @@ class Weixin(ServedFake):
     """The numbers with which the login was asked for."""
     carried: dict[str, int] = field(default_factory=dict)
     """How many messages each token has carried."""
+    stale: set[str] = field(default_factory=set)
+    loses_files: bool = False
+    """It takes files and does not say where they are."""
     polls: int = 0
     states: list[dict[str, Any]] = field(default_factory=list)
     """What the login is told, one after the other."""
@@ -170,13 +174,13 @@ class Weixin(ServedFake):
         async def send() -> Any:
             if (message["message_type"], message["message_state"], message["from_user_id"]) != (2, 2, ""):
                 raise Wrong(-3, "invalid message")
-            token = message["context_token"]
-            if token and self.carried.get(token, 0) >= MOST_SENT:
+            token = message.get("context_token", "")
+            if token in self.stale or (token and self.carried.get(token, 0) >= MOST_SENT):
                 raise Wrong(-2, "rate limited")
             self.carried[token] = self.carried.get(token, 0) + 1
             (item,) = message["item_list"]
             number = 2**63 + 10_000 + next(self._numbers)
-            one = Sent(ref=str(number), chat=person, context=message["context_token"])
+            one = Sent(ref=str(number), chat=person, context=token)
             if item["type"] == 1:
                 one.text = item["text_item"]["text"]
                 if len(one.text) > MOST_TEXT:
@@ -214,7 +218,7 @@ class Weixin(ServedFake):
         data = await request.read()
         number = hashlib.sha256(data + name.encode()).hexdigest()
         self.files[number] = data
-        return web.Response(headers={"x-encrypted-param": number})
+        return web.Response(headers={} if self.loses_files else {"x-encrypted-param": number})
 
     async def _download(self, request: web.Request) -> web.Response:
         number = request.query["encrypted_query_param"]

@@ -9,7 +9,7 @@ import pytest
 
 from hermes.domain.chats.adapter import AdapterContext
 from hermes.domain.chats.address import Address
-from hermes.domain.chats.message import Body, Inbound, MediaKind
+from hermes.domain.chats.message import Attachment, Body, Inbound, MediaKind
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
@@ -18,6 +18,7 @@ from hermes.entry.kit.crypto import ecb_opened, ecb_sealed
 from hermes.entry.platforms.weixin import login
 from hermes.entry.platforms.weixin.adapter import WeixinAdapter
 from hermes.entry.platforms.weixin.convert import file_place, place, to_inbounds
+from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import CHECKS, Check, Does, Inboxes, conform, running, until
 from tests.platforms.weixin.bed import AnsweringBed, WeixinBed
 from tests.platforms.weixin.samples import KEY, MESSAGES, message, text
@@ -164,27 +165,122 @@ async def test_a_token_of_a_group_is_never_used_for_a_person() -> None:
         assert [one.context for one in bed.server.sent] == ["context+1/="]
 
 
-async def test_the_more_often_weixin_takes_nothing_the_less_often_it_is_asked() -> None:
+async def test_the_more_often_weixin_takes_nothing_the_less_often_it_is_asked(tmp_path: Path) -> None:
     async with WeixinBed() as bed:
-        inboxes, platform = Inboxes(), bed.connect()
+        bed.clock = clock = FakeClock()
+        bed.folder, inboxes = tmp_path / "weixin", Inboxes()
+        people = (bed.chat, *bed.chats(3))
 
-        async def attempts(count: int) -> int:
+        async def attempts(minutes: int) -> int:
             before = bed.server.attempts
-            for _ in range(count):
-                with pytest.raises(Unreachable) as raised:
-                    await platform.send(bed.chat, Body(text="hi"), key="k", reply_to=None)
+            for number in range(minutes):
+                with pytest.raises(Unreachable, match="no more messages for now") as raised:
+                    await platform.send(people[number % len(people)], Body(text="hi"), key="k", reply_to=None)
                 assert raised.value.after == 60.0 and not raised.value.maybe_done
+                clock.jump(60)
             return bed.server.attempts - before
 
+        platform = bed.connect()
         async with running(platform, inboxes.accept, None):
             bed.server.wrong["sendmessage"] = Wrong(-2, "prepare failed")
-            asked = [await attempts(count) for count in (3, 2, 1, 4, 1, 60)]
-            assert asked == [3, 0, 1, 0, 1, 3], "each attempt is a minute after the one before"
+            assert [await attempts(count) for count in (3, 1, 1, 3, 1, 55)] == [3, 0, 1, 0, 1, 2]
+        platform = bed.connect()
+        async with running(platform, inboxes.accept, inboxes.cursor):
+            assert await attempts(31) == 0, "another connection goes on as the one before"
             bed.server.wrong.clear()
             await bed.do(Does.TEXT, "are you there?")
             await until(lambda: len(inboxes.items) == 1, "it never came")
             await platform.send(bed.chat, Body(text="hi"), key="k", reply_to=None)
-        assert [one.text for one in bed.shown()] == ["hi"], "whoever writes opens the way"
+            await platform.send(people[1], Body(text="hi"), key="k", reply_to=None)
+        assert [one.text for one in bed.shown()] == ["hi", "hi"], "whoever writes opens the way"
+
+
+async def test_a_stale_token_is_left_out(tmp_path: Path) -> None:
+    async with WeixinBed() as bed:
+        bed.clock = clock = FakeClock()
+        bed.folder, inboxes, platform = tmp_path / "weixin", Inboxes(), bed.connect()
+        bed.server.stale = {"context+1/=", "context+2/="}
+        async with running(platform, inboxes.accept, None):
+            await bed.do(Does.TEXT, "every morning, please")
+            await until(lambda: len(inboxes.items) == 1, "it never came")
+            with pytest.raises(Unreachable, match="-2"):
+                await platform.send(bed.chat, Body(text="now"), key="k", reply_to=None)
+            assert bed.server.attempts == 1, "a token that is fresh is not the reason"
+            clock.jump(3600)
+            await platform.send(bed.chat, Body(text="report 1"), key="k1", reply_to=None)
+            assert bed.server.attempts == 3
+        platform = bed.connect()
+        async with running(platform, inboxes.accept, inboxes.cursor):
+            await platform.send(bed.chat, Body(text="report 2"), key="k2", reply_to=None)
+            assert bed.server.attempts == 4, "it is forgotten"
+            await bed.do(Does.TEXT, "another time")
+            await until(lambda: len(inboxes.items) == 2, "it never came")
+            bed.server.wrong["sendmessage"] = Wrong(-2, "rate limited")
+            for _ in range(2):
+                clock.jump(3600)
+                with pytest.raises(Unreachable, match="-2"):
+                    await platform.send(bed.chat, Body(text="report 3"), key="k3", reply_to=None)
+            assert bed.server.attempts == 7, "one attempt without it finds out"
+        assert [(one.text, one.context) for one in bed.server.sent] == [("report 1", ""), ("report 2", "")]
+
+
+# --- files that go out ---
+
+
+async def _opened(file: Attachment) -> bytes:
+    return b"a picture"
+
+
+PICTURE = Body(attachments=(Attachment(kind=MediaKind.IMAGE, ref="x", name="a.png", mime="image/png"),))
+
+
+async def test_where_weixin_takes_no_files_the_words_go() -> None:
+    async with WeixinBed() as bed:
+        bed.open_file = _opened
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            bed.server.wrong["getuploadurl"] = Wrong(-2, "")
+            for _ in range(2):
+                with pytest.raises(Unreachable, match="-2") as raised:
+                    await platform.send(bed.chat, PICTURE, key="k", reply_to=None)
+                assert raised.value.after == 60.0
+            for _ in range(2):
+                with pytest.raises(Refused, match="takes no files"):
+                    await platform.send(bed.chat, PICTURE, key="k", reply_to=None)
+            await platform.send(bed.chat, Body(text="words"), key="k2", reply_to=None)
+            bed.server.wrong.clear()
+            await platform.send(bed.chat, PICTURE, key="k", reply_to=None)
+        assert [(one.text, len(one.files)) for one in bed.shown()] == [("words", 0), ("", 1)]
+
+
+async def test_a_file_that_lies_nowhere_is_not_shown() -> None:
+    async with WeixinBed() as bed:
+        bed.open_file, bed.server.loses_files = _opened, True
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            with pytest.raises(Unreachable, match="where it keeps the file") as raised:
+                await platform.send(bed.chat, PICTURE, key="k", reply_to=None)
+        assert raised.value.in_transfer and bed.shown() == []
+
+
+# --- polls ---
+
+
+async def test_a_poll_that_a_gateway_cuts_is_an_empty_one(
+    quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with WeixinBed() as bed:
+        inboxes = Inboxes()
+        bed.server.wrong["getupdates"] = Wrong(-1, "a timeout occurred", 524)
+        with pytest.raises(Unreachable, match="fault of its own"):
+            await bed.connect().run(inboxes.accept, None)
+        monkeypatch.setattr("hermes.entry.platforms.weixin.adapter._CUT_SECONDS", 0.0)
+        async with running(bed.connect(), inboxes.accept, None):
+            before = inboxes.batches
+            await until(lambda: inboxes.batches > before + 3, "it does not ask again")
+            bed.server.wrong.clear()
+            await bed.do(Does.TEXT, "hello")
+            await until(lambda: inboxes.texts == ["hello"], "it never came")
 
 
 @pytest.mark.parametrize("code", [-3, -4, -99])

@@ -109,6 +109,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     send_interval: float = 0.0
     """A chat takes one message in so many seconds, after a burst of `send_burst`; 0 = no limit."""
     send_burst: int = 1
+    paces_account: bool = False
+    """That goes for all chats of an account together."""
     reply_window: float = 0.0
     """For so many seconds after they wrote, people can be sent anything; later, only what `OutsideWindow` can
     send. 0 = always."""

@@ -40,7 +40,11 @@ _CONTEXTS, _MOST_CONTEXTS = "contexts.json", 2_000
 _MOST_SENT = 9
 """To one message of a person's; Weixin takes ten and then none until they write."""
 _WAITS = "Weixin takes ten messages per message of theirs; it waits until they write again"
-_MOST_SKIPPED = 60
+_SHUT = "Weixin takes no more messages for now; it is tried again, but not soon, for that would prolong it"
+_MOST_MINUTES = 60
+_FRESH_SECONDS = 90.0
+_MOST_UPLOADS_REFUSED = 3
+_CUT_SECONDS = 5.0
 _PAUSE, _MOST_STARTS = 2.0, 3
 _TICKET_SECONDS, _TYPING_SECONDS = 24 * 3600.0, 5.0
 _MOST_FETCHED = 100 * 1024 * 1024
@@ -48,17 +52,32 @@ _BOT, _FINISHED, _TYPING = 2, 2, 1
 
 
 class _Context(Struct, kw_only=True):
-    """The token of a person's last message, and how many of ours it has carried. While Weixin takes none,
-    more and more attempts are left out: each one that it refuses makes it refuse for longer."""
+    """The token of a person's last message, when that came, and how many of ours it has carried. `bare`: they
+    were sent something without it."""
 
     token: str = ""
     used: int = 0
-    refused: int = 0
-    skip: int = 0
+    at: float = 0.0
+    bare: bool = False
 
-    def refuse(self) -> None:
-        self.refused += 1
-        self.skip = min(2 ** (self.refused - 2), _MOST_SKIPPED) if self.refused > 2 else 0
+
+class _Shut(Struct, kw_only=True):
+    """Weixin takes nothing from this bot, whoever it is for; each attempt that it refuses makes it refuse for
+    longer (chenhg5/cc-connect #1643), so more and more time passes between two. Somebody who writes may have
+    opened the way."""
+
+    refused: int = 0
+    at: float = 0.0
+    until: float = 0.0
+
+    def refuse(self, now: float) -> None:
+        self.refused, self.at = self.refused + 1, now
+        if self.refused > 2:
+            # Who waits asks once a minute, and not to the second.
+            self.until = now + WAIT * (min(2 ** (self.refused - 2), _MOST_MINUTES) - 0.5)
+
+    def stops(self, context: _Context, now: float) -> bool:
+        return self.at <= now < self.until and context.at <= self.at
 
 
 class _Ticket(Struct, kw_only=True):
@@ -85,6 +104,8 @@ class WeixinAdapter:
         self._login = hashlib.sha256(token.encode()).hexdigest()[:12]
         """Of which login a place and the tokens are: those of an earlier one lead nowhere."""
         self._contexts: Recent[str, _Context] = Recent(_MOST_CONTEXTS)
+        self._shut = _Shut()
+        self._uploads_refused = 0
         self._keeping = asyncio.Lock()
         self._tickets: Recent[str, _Ticket] = Recent(_MOST_CONTEXTS)
         self._load_contexts()
@@ -128,11 +149,19 @@ class WeixinAdapter:
         return await self._poll(place, seconds)
 
     async def _poll(self, place: str, seconds: float) -> Any:
-        """What came; None if nothing did, and nobody said so."""
+        """What came; None if nothing did, and nobody said so. Gateways on the way cut polls that wait
+        (Tencent/openclaw-weixin #44: 524 after 17 seconds, each time)."""
+        begun = self._context.clock.monotonic()
         try:
             async with asyncio.timeout(seconds + _GRACE):
                 return await self.api.call("getupdates", {"get_updates_buf": place}, seconds + 2 * _GRACE)
         except TimeoutError:
+            return None
+        except Unreachable as error:
+            if not error.maybe_done or self._context.clock.monotonic() - begun < _CUT_SECONDS:
+                raise
+            log.info("weixin.poll_cut why=%s", error)
+            await self._context.clock.sleep(_PAUSE)
             return None
         except Refused as error:
             raise Unreachable(f"Weixin tells nothing new ({error})") from None
@@ -147,10 +176,14 @@ class WeixinAdapter:
                 self._contexts[who] = _Context(
                     token=as_text(dig(one, "token")), used=as_size(dig(one, "used")) or 0
                 )
+            if refused := as_size(dig(kept, "refused")):
+                self._shut.refused = refused - 1
+                self._shut.refuse(self._now())
 
     async def _hear_contexts(self, messages: Sequence[Any]) -> None:
         heard = [pair for message in messages if (pair := convert.context_of(message))]
-        self._contexts.update({who: _Context(token=token) for who, token in heard})
+        now = self._now()
+        self._contexts.update({who: _Context(token=token, at=now) for who, token in heard})
         if heard:
             await self._keep_contexts()
 
@@ -160,8 +193,9 @@ class WeixinAdapter:
             return
         async with self._keeping:
             people = {who: {"token": one.token, "used": one.used} for who, one in self._contexts.items()}
+            kept = {self._login: people, "refused": self._shut.refused}
             try:
-                await asyncio.to_thread(write_private, folder / _CONTEXTS, json.dumps({self._login: people}))
+                await asyncio.to_thread(write_private, folder / _CONTEXTS, json.dumps(kept))
             except OSError as error:
                 raise Unreachable(f"Weixin's tokens cannot be stored ({error.strerror})") from error
 
@@ -169,14 +203,16 @@ class WeixinAdapter:
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         person = convert.place(to)
-        context = self._contexts.setdefault(person, _Context())
-        if context.used >= _MOST_SENT or context.skip:
-            context.skip = max(context.skip - 1, 0)
+        context, shut = self._contexts.setdefault(person, _Context()), self._shut
+        if context.used >= _MOST_SENT:
             raise Unreachable(_WAITS, after=WAIT)
+        if shut.stops(context, self._now()):
+            raise Unreachable(_SHUT, after=WAIT)
         try:
             return await self._send(to, person, body, key, context)
         except SendingShut:
-            context.refuse()
+            shut.refuse(self._now())
+            await self._try_to_keep_contexts()
             raise
         except SessionOver as error:  # the poll finds out whether that is so
             raise Unreachable(f"Weixin does not take it now ({error})", after=WAIT) from None
@@ -193,24 +229,43 @@ class WeixinAdapter:
             "client_id": f"hermes-{number}",
             "message_type": _BOT,
             "message_state": _FINISHED,
-            "context_token": context.token,
             "item_list": [item],
         }
         try:
-            answer = await self.api.call("sendmessage", {"msg": message})
+            answer = await self._post(message, context)
         except Unreachable as error:
             if error.maybe_done:
                 await self._count(context)
             raise
-        context.refused = 0
+        self._shut = _Shut()
         await self._count(context)
         return Receipt(to=to, ref=str(dig(answer, "message_id") or number))
 
+    async def _post(self, message: dict[str, Any], context: _Context) -> Any:
+        """Weixin refuses what carries a stale token as if it were too much, and takes it without one
+        (NousResearch/hermes-agent #35949, #62383)."""
+        token, old = context.token, self._now() - context.at >= _FRESH_SECONDS
+        try:
+            told = {**message, "context_token": token} if token else message
+            return await self.api.call("sendmessage", {"msg": told})
+        except SendingShut:
+            if context.bare or not (token and old):
+                raise
+        context.bare = True
+        answer = await self.api.call("sendmessage", {"msg": message})
+        context.token, context.used = "", 0
+        return answer
+
     async def _count(self, context: _Context) -> None:
-        if context.token:
-            context.used += 1
-            with contextlib.suppress(Unreachable):  # it was sent, whatever the disk says
-                await self._keep_contexts()
+        context.used += bool(context.token)
+        await self._try_to_keep_contexts()
+
+    async def _try_to_keep_contexts(self) -> None:
+        with contextlib.suppress(Unreachable):  # what was sent was sent, whatever the disk says
+            await self._keep_contexts()
+
+    def _now(self) -> float:
+        return self._context.clock.now().timestamp()
 
     async def typing(self, to: Address) -> None:
         person, now = convert.place(to), self._context.clock.monotonic()
@@ -244,7 +299,7 @@ class WeixinAdapter:
             "aeskey": key.hex(),
         }
         try:
-            answer = await self.api.call("getuploadurl", about)
+            answer = await self._upload_place(about)
             param = quote(as_text(dig(answer, "upload_param")), safe="")
             built = f"{self._cdn}/upload?encrypted_query_param={param}&filekey={name}"
             url, part = as_text(dig(answer, "upload_full_url")) or built, OutgoingFile(sealed)
@@ -255,8 +310,11 @@ class WeixinAdapter:
             raise Unreachable(str(error), after=error.after, in_transfer=error.maybe_done) from error
         if (refusal := no_file(stored)) is not None:
             raise refusal
+        if not (place := stored.headers.get("x-encrypted-param", "")):
+            # A success without it was seen for days (Tencent/openclaw-weixin #172).
+            raise Unreachable("Weixin does not say where it keeps the file", in_transfer=True)
         media = {
-            "encrypt_query_param": stored.headers.get("x-encrypted-param", ""),
+            "encrypt_query_param": place,
             "aes_key": base64.b64encode(key.hex().encode()).decode(),
             "encrypt_type": 1,
         }
@@ -264,6 +322,19 @@ class WeixinAdapter:
             return {"type": convert.IMAGE, "image_item": {"media": media, "mid_size": len(sealed)}}
         told = {"media": media, "file_name": file_name(file), "len": str(len(data))}
         return {"type": convert.FILE, "file_item": told}
+
+    async def _upload_place(self, about: dict[str, Any]) -> Any:
+        """For some accounts Weixin gives none for good, though it takes their texts
+        (NousResearch/hermes-agent #64704)."""
+        try:
+            answer = await self.api.call("getuploadurl", about)
+        except SendingShut as error:
+            self._uploads_refused += 1
+            if self._uploads_refused < _MOST_UPLOADS_REFUSED:
+                raise
+            raise Refused(f"Weixin takes no files from this bot now ({error})") from None
+        self._uploads_refused = 0
+        return answer
 
     def _need_crypto(self) -> None:
         try:

@@ -18,9 +18,11 @@ MANIFEST = Manifest(
         },
         fetches=True,
         typing=True,
-        # The third message within a second is refused, and then many more are.
+        # The bot's third message within a second is refused, and then many more are, whoever they are for
+        # (chenhg5/cc-connect #1640).
         send_interval=2.0,
         send_burst=2,
+        paces_account=True,
         silence_seconds=150.0,
     ),
     requires=("aiohttp",),
