@@ -1,5 +1,6 @@
-"""Events of QQ's as its documents show them (bot-docs, api-v2, message/send-receive/event.md), one of each
-kind; names and numbers are made up."""
+"""Events of QQ's as its documents (bot-docs, api-v2, message/send-receive/event.md) and the types of its SDK
+(tencent-connect/qqbot-nodejs, `protocol/types.ts`) show them, one of each kind; names and numbers are made
+up."""
 
 from __future__ import annotations
 
@@ -39,6 +40,13 @@ def event(told: dict[str, Any], kind: str = "C2C_MESSAGE_CREATE", seq: int = 2) 
 GROUP_KIND, ALL_KIND = "GROUP_AT_MESSAGE_CREATE", "GROUP_MESSAGE_CREATE"
 BOT = {"id": "0A1B2C3D4E5F60718293A4B5C6D7E8F9", "is_you": True}
 BOB = {"id": "B0B0B0B0B0B0B0B0B0B0B0B0B0B0B0B0", "username": "Bob", "is_you": False}
+EVE = {"member_openid": "E0E0E0E0E0E0E0E0E0E0E0E0E0E0E0E0", "nickname": "Eve", "bot": False}
+VOICE = {
+    **PICTURE,
+    "content_type": "voice",
+    "filename": "a.amr",
+    "voice_wav_url": "https://qqbot.example.com/a.wav?k=1",
+}
 EVENTS: dict[str, dict[str, Any]] = {
     "text": event(message("b6nx.CVryAO0", "hello 😀")),
     "command": event(message("b6nx.CVryAO1", " /status now ")),
@@ -55,6 +63,36 @@ EVENTS: dict[str, dict[str, Any]] = {
         message("b6nx.CVryAO3", "look", attachments=[{**PICTURE, "url": "gchat.qpic.cn/x/y"}])
     ),
     "voice": event(message("b6nx.CVryAO4", "", attachments=[{**PICTURE, "content_type": "voice"}])),
+    "voice as a wave": event(message("b6nx.CVryAO6", "", attachments=[VOICE])),
+    "voice that was written down": event(
+        message("b6nx.CVryAO7", "", attachments=[{**VOICE, "asr_refer_text": "明天下午提醒我开会"}])
+    ),
+    "quote": event(
+        message(
+            "b6nx.CVryAO8",
+            "what does this mean?",
+            message_type=103,
+            message_scene={"source": "default", "ext": ["ref_msg_idx=REFIDX_1", "msg_idx=REFIDX_2"]},
+            msg_elements=[
+                {
+                    "msg_idx": "REFIDX_1",
+                    "content": "The report is late",
+                    "attachments": [PICTURE, {**PICTURE, "url": "https://multimedia.nt.qq.com.cn/again"}],
+                },
+                {"attachments": [{**VOICE, "asr_refer_text": "so be it"}]},
+            ],
+        )
+    ),
+    "elements of no quote": event(message("b6nx.CVryAO9", "hello", msg_elements=[{"content": "hello"}])),
+    "faces": event(
+        message(
+            "b6nx.CVryAOA",
+            'hi <faceType=1,faceId="13",ext="eyJ0ZXh0Ijoi5ZGy54mZIn0="> <faceType=3,faceId="",ext="x">',
+        )
+    ),
+    "all, a nickname": event(
+        message("eBIyWnxpmSuB", f"<@{EVE['member_openid']}> knows", True, mentions=[BOT, EVE]), ALL_KIND
+    ),
     "file": event(message("b6nx.CVryAO5", "", attachments=[{**PICTURE, "content_type": "file"}])),
     "ready": {"op": 0, "s": 1, "t": "READY", "d": {"version": 1, "session_id": "s-1", "user": {"id": "1"}}},
     "friend": event({"timestamp": 1793000000, "openid": ANN}, "FRIEND_ADD"),

@@ -32,11 +32,12 @@ SECONDS = {"u": 3_600.0, "g": 300.0}
 
 
 class Wrong(FakeRefusal):
-    def __init__(self, status: int, code: int, message: str) -> None:
+    def __init__(self, status: int, code: int, message: str, other: int = 0) -> None:
         super().__init__(message)
-        self.status, self.code = status, code
+        self.status, self.code, self.other = status, code, other or code
 
 
+UNLISTED = Wrong(401, 11298, "接口访问源IP不在白名单", 40023002)
 NO_TOKEN = Wrong(401, 11243, "token not exist or expire")
 
 
@@ -81,6 +82,10 @@ class QQ(ServedFake):
     """What is said instead at these paths."""
     closes: int = 0
     """With this code it ends each session that should go on."""
+    busy: int = 0
+    """So often it says that it cannot go on with a session now."""
+    reviews: bool = False
+    """Somebody looks at messages before they are shown."""
     clock: float = 0.0
     """So many seconds have passed meanwhile."""
     begun: int = 0
@@ -102,7 +107,7 @@ class QQ(ServedFake):
         yield "GET", "/files/{name}", self._file
 
     def refused(self, refusal: Wrong) -> web.Response:
-        told = {"message": str(refusal), "code": refusal.code, "err_code": refusal.code, "trace_id": "t"}
+        told = {"message": str(refusal), "code": refusal.code, "err_code": refusal.other, "trace_id": "t"}
         return web.json_response(told, status=refusal.status)
 
     def failed(self, fault: Fault) -> web.Response:
@@ -215,6 +220,10 @@ class QQ(ServedFake):
             self.resumed += 1
             await socket.close(code=self.closes)
             return
+        if self.busy:
+            self.busy -= 1
+            await self._tell(socket, {"op": 9, "d": True})
+            return
         if asked["session_id"] != self.session:
             await self._tell(socket, {"op": 9, "d": False})
             return
@@ -276,6 +285,9 @@ class QQ(ServedFake):
                 ref=f"ROBOT1.0_s{next(self._numbers)}", chat=chat, text=text, file=file, answers=number
             )
             self.sent.append(one)
+            if self.reviews:
+                told = {"code": 304023, "message": "push message is waiting for audit now"}
+                return web.json_response({**told, "data": {"message_audit": {"audit_id": "a"}}}, status=202)
             return {"id": one.ref, "timestamp": "2026-11-06T13:37:18+08:00"}
 
         return await self.troubled(request, chat, send)

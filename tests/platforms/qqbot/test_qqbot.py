@@ -34,7 +34,7 @@ from hermes.testing.platform_suite import (
 )
 from tests.platforms.qqbot.bed import GROUP_CHAT, AnsweringBed, CalledBed, QQBed
 from tests.platforms.qqbot.samples import ANN, EVENTS, GROUP, PICTURE, event, message
-from tests.platforms.qqbot.server import Wrong
+from tests.platforms.qqbot.server import UNLISTED, Wrong
 
 
 @pytest.mark.parametrize("check", [*RECEIVING, *SENDING], ids=lambda check: check.__name__)
@@ -105,6 +105,29 @@ def test_groups_in_which_the_bot_hears_everything() -> None:
     assert (said.text, said.mentions_me, said.source.address.chat) == ("hello all", False, f"g_{GROUP}")
 
 
+def test_voice_messages() -> None:
+    written, wave = read("voice that was written down"), read("voice as a wave").attachments[0]
+    assert (written.text, written.attachments) == ("明天下午提醒我开会", ())
+    assert (wave.kind, wave.mime, wave.ref) == (
+        MediaKind.VOICE,
+        "audio/wav",
+        "https://qqbot.example.com/a.wav?k=1",
+    )
+
+
+def test_quotes() -> None:
+    quote = read("quote")
+    assert quote.reply_to is not None and quote.reply_to.text == "The report is late\nso be it"
+    assert quote.text == "what does this mean?"
+    assert [file.kind for file in quote.attachments] == [MediaKind.IMAGE], "that picture came twice"
+    assert read("elements of no quote").reply_to is None
+
+
+def test_names_of_people_and_faces() -> None:
+    assert read("all, a nickname").text == "@Eve knows"
+    assert read("faces").text == "hi [呲牙]"
+
+
 def test_a_file_that_cannot_be_read_takes_no_words_along() -> None:
     told = event(message("1234", "look", attachments=[{"content_type": "image/png"}, PICTURE]))
     (item,) = to_inbounds(told)
@@ -171,6 +194,29 @@ async def test_a_session_that_does_not_go_on_begins_anew(code: int, resumes: int
             assert inboxes.cursor == "session-2:2"
 
 
+async def test_a_session_that_qq_cannot_go_on_with_now_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermes.entry.platforms.qqbot.socket._INVALID_SECONDS", 0.0)
+    async with QQBed() as bed:
+        inboxes, server = Inboxes(), bed.server
+        async with hosted(bed, inboxes):
+            await until(lambda: len(server.sockets) == 1, "nobody comes")
+            server.busy = 2
+            await server.sockets.pop().close(code=4004)
+            await bed.do(Does.TEXT, "in the gap")
+            await until(lambda: inboxes.texts == ["in the gap"], "it is lost")
+        assert (server.identified, server.resumed, server.busy) == (1, 1, 0)
+
+
+async def test_who_is_too_fast_for_the_gateway_waits() -> None:
+    async with QQBed() as bed:
+        task = asyncio.create_task(bed.connect().run(Inboxes().accept, None))
+        await until(lambda: len(bed.server.sockets) == 1, "nobody comes")
+        await bed.server.sockets[-1].close(code=4008)
+        with pytest.raises(Unreachable) as raised:
+            await task
+        assert raised.value.after == 60.0
+
+
 @pytest.mark.parametrize(("code", "words"), [(4013, "events"), (4014, "ask for them"), (4915, "banned")])
 async def test_what_only_the_operator_can_change(code: int, words: str) -> None:
     async with QQBed() as bed:
@@ -215,6 +261,20 @@ async def test_a_trouble_of_qqs_is_no_wrong_secret(path: str, code: int) -> None
         bed.server.wrong[path] = Wrong(400, code, "Too many requests")
         with pytest.raises(Unreachable, match=str(code)):
             await bed.connect().run(Inboxes().accept, None)
+
+
+async def test_an_address_that_is_not_listed_is_no_wrong_secret() -> None:
+    async with AnsweringBed() as bed:
+        bed.server.wrong = {"/gateway": UNLISTED}
+        with pytest.raises(Unreachable, match="11298") as raised:
+            await bed.connect().run(Inboxes().accept, None)
+        assert raised.value.after == 60.0
+        bed.server.wrong = {f"/v2/users/{ANN}/messages": UNLISTED}
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            with pytest.raises(Unreachable, match="11298") as raised:
+                await platform.send(bed.chat, Body(text="x"), key="k", reply_to=None)
+        assert raised.value.after == 60.0 and not raised.value.maybe_done
 
 
 async def test_who_calls_without_the_secret_is_nobody() -> None:
@@ -398,6 +458,15 @@ async def test_addresses_that_are_not_listed_are_broken() -> None:
             said = "See https://docs.python.org/3 or example.com, version 3.14."
             await platform.send(bed.chat, Body(text=said), key="k", reply_to=None)
         assert [one.text for one in bed.shown()] == ["See docs。python。org/3 or example。com, version 3.14."]
+
+
+async def test_a_message_that_is_looked_at_first_is_sent() -> None:
+    async with AnsweringBed() as bed:
+        bed.server.reviews = True
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            await platform.send(bed.chat, Body(text="x"), key="k", reply_to=None)
+        assert [one.text for one in bed.shown()] == ["x"]
 
 
 async def test_a_second_copy_is_dropped_by_qq() -> None:

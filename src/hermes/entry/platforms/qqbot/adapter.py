@@ -53,11 +53,24 @@ OVER = (
 """QQ takes no more answers to this message: too many, too late, or it never was. And, without a message:
 nothing unasked."""
 _NO_ADDRESSES = ("304003", "40034028", "40054010")
+_UNLISTED = ("11298", "40023002")
+"""Said with 401, though the secret is right (tencent-connect/botpy #189)."""
+_REVIEWED = ("304023", "304024")
+"""QQ has taken the message; somebody looks at it before it is shown (bot-docs, error-trace/openapi.md)."""
 _BAD_SECRET = ("100007", "100008", "100016")
 _LATER = ("304082", "304083", "11242", "11252", "11263", "40034100", "40054006", "50055001", "50055002")
+_SPECIFIC = (*OVER, *_LATER, *_NO_ADDRESSES, *_UNLISTED, *_REVIEWED)
+"""QQ says these with 401, 429 and 500, too: the code tells more."""
+
+
+def _unlisted(text: str, after: float | None) -> HermesError:
+    return Unreachable(text, after=_WAIT)
+
+
 _error = error_table(
     "QQ",
     {
+        _UNLISTED: (_unlisted, "QQ lets this machine's address not call ({why}): list it on the bot's page"),
         ("11251", "11261", "100007", "100008", "10001"): (NeedsLogin, _LOGIN),
         (401, "11241", "11243", "11244"): (TokenExpired, _LOGIN),
         ("11253", "11254"): (NeedsLogin, "QQ does not let the bot do that ({why})"),
@@ -278,18 +291,23 @@ class QQAdapter:
 
 
 def _checked(response: HttpAnswer) -> Any:
-    if response.status < 300 and isinstance(response.answer, dict) and not response.answer.get("code"):
+    fine = ("", *_REVIEWED)
+    if response.status < 300 and isinstance(response.answer, dict) and _code(response) in fine:
         return response.answer
     if response.status < 300 and not isinstance(response.answer, dict):
         raise Unreachable("What answers there is no QQ: look at QQ_API_URL", maybe_done=True)
     raise error_for(response)
 
 
+def _code(response: HttpAnswer) -> str:
+    """Errors have one of two numberings, or both."""
+    codes = [str(dig(response.answer, name) or "") for name in ("code", "err_code")]
+    return next((code for code in codes if code in _SPECIFIC), codes[0] or codes[1])
+
+
 def error_for(response: HttpAnswer) -> HermesError:
-    code = str(dig(response.answer, "code") or "")
-    status = response.status if response.status >= 300 else 400
+    code = _code(response)
+    status = response.status if response.status >= 300 and code not in _SPECIFIC else 400
     why = one_line(f"{code} {as_text(dig(response.answer, 'message'))}".strip() or f"HTTP {status}", 160)
-    if code in (*OVER, *_LATER, *_NO_ADDRESSES):
-        status = 400  # QQ says these with 429 and 500, too: the code tells more
     error = _error(status, code, why, retry_after(response.headers) or _PACE)
     return QQRefused(str(error), code) if isinstance(error, Refused) else error

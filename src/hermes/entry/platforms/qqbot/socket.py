@@ -23,9 +23,10 @@ _SHUT_OUT = {
     4914: "it was taken offline",
     4915: "it is banned",
 }
-_KEPT = (4008, 4009)
-"""After these the session goes on; after others from 4000 on it does not."""
-_MOST_RESUMES = 3
+_KEPT = {4004: None, 4008: 60.0, 4009: 0.0}
+"""After these (a token too old, too many calls, a session too long) the session goes on, and so many seconds
+later; after others from 4000 on it does not (tencent-connect/qqbot-nodejs, `gateway/reconnect.ts`)."""
+_MOST_RESUMES, _INVALID_SECONDS = 3, 3.0
 
 
 class SessionForgotten(Unreachable):
@@ -99,7 +100,10 @@ class QQSocket(SocketFeed[dict[str, Any]]):
             if code == RECONNECT:
                 break
             if code == INVALID:
-                self.end(SessionForgotten("QQ does not know the session any more"))
+                if payload.get("d") is True:
+                    self.end(Unreachable("QQ cannot go on with the session now", after=_INVALID_SECONDS))
+                else:
+                    self.end(SessionForgotten("QQ does not know the session any more"))
                 return
             await self.queue.put(payload)
         self.end(self._parting())
@@ -110,4 +114,5 @@ class QQSocket(SocketFeed[dict[str, Any]]):
             return NeedsLogin(f"QQ lets the bot in no more: {_SHUT_OUT[code]}")
         if 4000 <= code < 5000 and code not in _KEPT:
             return SessionForgotten(f"QQ ended the session ({code})")
-        return Unreachable(f"QQ closed the connection ({code})", after=0.0 if code in (0, 4009) else None)
+        after = 0.0 if code == 0 else _KEPT.get(code)
+        return Unreachable(f"QQ closed the connection ({code})", after=after)
