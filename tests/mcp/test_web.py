@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,68 @@ async def test_a_bad_answer_costs_one_sentence(
         assert "\n" not in result.text and "secret" not in result.text
         again = await server.source.connection.use(lambda client: client.list_tools())
         assert [tool.name for tool in again.tools] == ["echo"], "it is reached again"
+
+
+async def refusing(
+    request: web.Request, asked: dict[str, Any], *, status: int = 200, code: int = -32000, words: str
+) -> web.StreamResponse:
+    """Refuses a call, or answers it late."""
+    if asked["params"]["arguments"].get("late"):
+        await asyncio.sleep(1.0)
+        content = [{"type": "text", "text": "late"}]
+        return web.json_response({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": content}})
+    error = {"code": code, "message": words}
+    return web.json_response({"jsonrpc": "2.0", "id": asked["id"], "error": error}, status=status)
+
+
+@pytest.mark.parametrize("code", [-32000, -32001])
+async def test_a_refusal_in_a_servers_own_words_hurts_no_other_call(tmp_path: Path, code: int) -> None:
+    call = partial(refusing, code=code, words="Rate limited, try in 5 s")
+    async with listening(call) as url, bed(tmp_path, McpServer(url=url)) as server:
+        await server.tools()
+        late = asyncio.create_task(server.call("echo", late=True))
+        await asyncio.sleep(0.2)
+        refused = await server.call("echo")
+        assert refused.text == "t gives no result: Rate limited, try in 5 s" and not refused.unknown
+        assert server.source.connection.is_open
+        assert (await late).text == "late"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        (404, -32001, "Session not found"),  # the SDKs of TypeScript and C#
+        (404, -32600, "Session not found"),  # that of Python
+        (400, -32000, "Bad Request: No valid session ID provided"),
+    ],
+)
+async def test_a_session_that_a_server_forgot_is_begun_anew(
+    tmp_path: Path, status: int, code: int, words: str
+) -> None:
+    call = partial(refusing, status=status, code=code, words=words)
+    async with listening(call) as url, bed(tmp_path, McpServer(url=url)) as server:
+        result = await server.call("echo")
+        assert result.failed and "was gone before it answered" in result.text
+        assert not server.source.connection.is_open
+        assert (await server.call("echo", late=True)).text == "late"
+
+
+async def test_an_answer_that_is_cut_off_hurts_no_other_call(tmp_path: Path) -> None:
+    async def half(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+        if asked["params"]["arguments"].get("late"):
+            return await refusing(request, asked, words="")
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b": soon\n\n")
+        return response
+
+    async with listening(half) as url, bed(tmp_path, McpServer(url=url)) as server:
+        await server.tools()
+        late = asyncio.create_task(server.call("echo", late=True))
+        await asyncio.sleep(0.2)
+        result = await server.call("echo")
+        assert result.failed and result.unknown and "t was cut off in its answer" in result.text
+        assert (await late).text == "late"
 
 
 async def test_a_server_that_is_not_there_or_wants_a_token(tmp_path: Path) -> None:

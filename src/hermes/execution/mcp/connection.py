@@ -33,10 +33,15 @@ _LOOK_SECONDS = 15.0
 _BETWEEN_LISTS = 1.0
 _MOST_PAGES = 50
 _LONGEST_REASON = 300
-_CLOSED, _LATE = -32000, -32001
 _GONE = ("Connection closed", "Session terminated")
-"""What the SDK says of a connection or a session that is over (mcp 2.3: shared/jsonrpc_dispatcher.py,
-client/streamable_http.py); a server may use the code for errors of its own."""
+_CUT = "SSE stream "
+_LATE = " timed out"
+_NO_SESSION = "No valid session ID"
+"""What the SDK says of a connection or a session that is over, how it begins to say that the answer to one
+call was cut off, and how it ends to say that none came (mcp 2.3: shared/jsonrpc_dispatcher.py,
+client/streamable_http.py). Its codes say nothing, since servers use them for errors of their own. The last is
+what the examples of the TypeScript SDK answer, with 400, to a session that they do not know
+(modelcontextprotocol/typescript-sdk: src/examples/server)."""
 
 
 class McpPlace(Struct, frozen=True, kw_only=True):
@@ -109,11 +114,12 @@ class McpConnection:
 
     async def _translated(self, error: Any) -> Exception:
         name, words = self._place.name, one_line(str(error), _LONGEST_REASON)
-        if error.code == _LATE:
+        if words.startswith("Request ") and words.endswith(_LATE):
             seconds = self._place.server.timeout
             return Unreachable(f"{name} gave no answer within {seconds:g} s", maybe_done=True)
-        over = words in _GONE or (error.code == _CLOSED and bool(self._place.server.url))
-        if over or self._over.is_set():
+        if words.startswith(_CUT):
+            return Unreachable(f"{name} was cut off in its answer ({words})", maybe_done=True)
+        if words in _GONE or _NO_SESSION in words or self._over.is_set():
             self._over.set()
             if self._living is not None:  # it may know why
                 await asyncio.wait((self._living,), timeout=_WHY_SECONDS)
@@ -159,7 +165,7 @@ class McpConnection:
                 if place.server.url:
                     if place.get_token is not None:
                         await place.get_token("")  # a login that is missing is told in its own words
-                    streams = sdk.web_streams(place.server, place.get_token)
+                    streams = sdk.web_streams(place.server, place.get_token, self._over)
                 else:
                     program = sdk.ServerProgram(place.name, place.server, place.backend, self._over)
                     streams = program.streams()

@@ -5,6 +5,7 @@ Imports the SDK: it is loaded with the first connection."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -70,20 +71,32 @@ class EndingTransport(httpx2.AsyncHTTPTransport):  # type: ignore[misc]
         return response
 
 
-def web_client(server: McpServer, auth: Any = None) -> Any:
+def web_client(server: McpServer, auth: Any = None, over: asyncio.Event | None = None) -> Any:
+    """`over` is set when the server has forgotten the session: it answers what is posted with 404 then
+    (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management)."""
     place = urlsplit(server.url)
     proxy = None if proxy_bypass(place.hostname or "") else getproxies().get(place.scheme)
+
+    async def heed(response: Any) -> None:
+        asked = response.request
+        known = asked.method == "POST" and "mcp-session-id" in asked.headers
+        if over is not None and known and response.status_code == 404:
+            over.set()
+
     return httpx2.AsyncClient(
         transport=EndingTransport(trust_env=False, proxy=proxy),
         headers=server.sent_headers,
         auth=auth,
         timeout=httpx2.Timeout(server.connect_timeout, read=_QUIET_SECONDS),
         trust_env=False,
+        event_hooks={"response": [heed]},
     )
 
 
 @contextlib.asynccontextmanager
-async def web_streams(server: McpServer, get_token: GetToken | None) -> AsyncIterator[tuple[Any, Any]]:
+async def web_streams(
+    server: McpServer, get_token: GetToken | None, over: asyncio.Event
+) -> AsyncIterator[tuple[Any, Any]]:
     """The two streams that the SDK talks over."""
     auth = None if get_token is None else BearerToken(get_token)
     if server.transport == "sse":
@@ -98,7 +111,7 @@ async def web_streams(server: McpServer, get_token: GetToken | None) -> AsyncIte
             yield both
         return
     async with (
-        web_client(server, auth) as client,
+        web_client(server, auth, over) as client,
         streamable_http_client(server.url, http_client=client) as both,
     ):
         yield both
