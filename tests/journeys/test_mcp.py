@@ -11,23 +11,30 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from aiohttp import web
+
 from hermes.agent.models.formats.chat_completions.request import encode_request
 from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import Submission
 from hermes.domain.chats.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId, CallId
+from hermes.domain.models.credential import Credential, CredentialKind, OAuthClient
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.settings.declaring import Secret
 from hermes.domain.tools.tool import ToolCall
 from hermes.domain.turns.event import Asked, Entry, ToolFinished, UserSaid, Verdict
 from hermes.domain.turns.turn import Answer, TurnInput
+from hermes.state.home.credentials import CredentialFile
 from hermes.testing.backends import local_backend
 from hermes.testing.harness import PATIENCE, Journey
+from hermes.testing.login_server import FakeLoginServer
 from hermes.testing.model import Say, ScriptedModel, echo
 from hermes.testing.model import say as says
 from tests.agent.test_demo_tools import follow, living, say
 from tests.control.test_settings_apply import Running
 from tests.journeys.test_deferred_tools import ENDPOINT
 from tests.mcp.bed import HERE, make_source, plain_server
+from tests.mcp.test_web import listening
 
 ME = Source(address=Address(platform=LOCAL_DOOR, chat="local"), kind=SourceKind.PRIVATE, user="local")
 STRANGER = Source(address=Address(platform="webhook", chat="x"), kind=SourceKind.WEBHOOK)
@@ -117,6 +124,41 @@ async def test_settings_count_at_once_and_servers_are_started_when_needed(tmp_pa
         toolbox = (await app.gateway.agents.get(MAIN_AGENT)).toolbox
         await until(lambda: "mcp__two__echo" in toolbox.all)
         assert "mcp__one__echo" not in toolbox.all
+
+
+async def test_a_stop_loses_no_login_that_is_being_renewed(tmp_path: Path) -> None:
+    """The old refresh token is worth nothing as soon as the service has it."""
+    home, model = tmp_path / "home", ScriptedModel(calling("mcp__shop__echo", text="hi"))
+
+    async def wants_another(request: web.Request, asked: dict[str, Any]) -> web.StreamResponse:
+        return web.Response(status=401)
+
+    async with FakeLoginServer(slow=2.0) as logins, listening(wants_another) as url:
+        config(home, {"shop": {"url": url, "auth": "oauth"}})
+        tokens = logins.tokens()
+        CredentialFile(home).add(
+            Credential(
+                id="mcp-shop",
+                provider="mcp-shop",
+                label="shop",
+                kind=CredentialKind.OAUTH,
+                source="authorization_code",
+                key=Secret(tokens["access_token"]),
+                refresh=Secret(tokens["refresh_token"]),
+                base_url=url,
+                client=OAuthClient(token_url=f"{logins.url}/token", client_id="client-1"),
+            )
+        )
+        async with living(home, AppOverrides(provider=model, platforms={})) as app:
+            toolbox = (await app.gateway.agents.get(MAIN_AGENT)).toolbox
+            await until(lambda: "mcp__shop__echo" in toolbox.all)
+            turn = await app.gateway.submit(
+                Submission(agent=MAIN_AGENT, source=ME, input=TurnInput(text="go"))
+            )
+            await until(logins.refreshing.is_set)
+            await app.gateway.stop_turn(MAIN_AGENT, turn.id, "stopped")
+        (stored,) = CredentialFile(home).read().credentials
+        assert stored.refresh.reveal() == "refresh-2"
 
 
 def _commands() -> list[str]:

@@ -169,7 +169,10 @@ class AgentCredentials:
     def access(self, agent: AgentId, provider: str, key: Secret) -> CredentialAccess:
         """What a pool works with. `key` stands in the environment or the settings, and comes first."""
         outside = [Credential.outside(provider, self._variable(key), key)] if key else []
-        return self._store(self._owner(agent, provider)).access(provider, outside)
+        owner = self._owner(agent, provider)
+        assert self._home is not None
+        store = self.store(owner, agent_home(self._home, owner, self._loaded.settings))
+        return store.access(provider, outside)
 
     def _variable(self, key: Secret) -> str:
         values = self._loaded.secrets.values().items()
@@ -179,10 +182,9 @@ class AgentCredentials:
         own = self._loaded.credentials.get(agent, ())
         return agent if any(each.provider == provider for each in own) else MAIN_AGENT
 
-    def _store(self, agent: AgentId) -> CredentialStore:
+    def store(self, agent: AgentId, home: Path) -> CredentialStore:
+        """What an agent stores in its home; closed with all others."""
         if agent not in self._stores:
-            assert self._home is not None
-            home = agent_home(self._home, agent, self._loaded.settings)
             self._stores[agent] = CredentialStore(home, self._loaded.secrets, self._clock)
         return self._stores[agent]
 

@@ -247,9 +247,8 @@ class AgentFactory:
         return self._runtime(Profile(agent=agent, home=home, settings=own), store, sources), sources
 
     def _runtime(self, profile: Profile, store: Store, sources: dict[str, ToolSource]) -> Runtime:
-        workspace = self._made_workspace(profile.home)
+        workspace, tools = self._made_workspace(profile.home), self._overrides.tools
         media = MediaFiles(profile.home / MEDIA, store, self._overrides.clock)
-        tools = self._overrides.tools
         backends = AgentBackends(profile, workspace, self.backends)
         backend, scopes = backends.backend, self._scopes(profile)
         memory, skills = self._memory(profile, store), self._skills(profile, backend)
@@ -259,7 +258,8 @@ class AgentFactory:
             services = self._services(profile, store, backends, media, scopes).plus(MemoryBook, memory)
             services = engines.offered(services.plus(SkillBook, skills))
             tools = [*self.tools(services, sources), *(() if provider is None else provider.tools())]
-            sources |= mcp_sources(profile, backends, media, self._loaded.secrets, self._overrides.clock)
+            logins = self.models.credentials.store(profile.agent, profile.home)
+            sources |= mcp_sources(profile, backends, media, logins, self._overrides.clock)
         checkpoints, tools = self._keeping(profile, store, backends, tools)
         toolbox = self._toolbox(profile, tools, skills)
         prompt = SystemPrompt(

@@ -72,12 +72,12 @@ class McpLogin(Struct, frozen=True, kw_only=True):
 
 
 def mcp_sources(
-    profile: Profile, backends: AgentBackends, media: Media | None, secrets: Secrets, clock: Clock
+    profile: Profile, backends: AgentBackends, media: Media | None, store: CredentialStore, clock: Clock
 ) -> dict[str, ToolSource]:
-    """A source for each server, by its toolset."""
+    """A source for each server, by its toolset. Whoever gives the store of logins closes it after them."""
     sources: dict[str, ToolSource] = {}
     for name, server in servers_of(profile.agent, profile.settings).items():
-        login = McpLogin(server=name, store=CredentialStore(profile.home, secrets, clock), clock=clock)
+        login = McpLogin(server=name, store=store, clock=clock)
         token = login.get_token if server.auth else None
         backend = backends.of_server(server.backend)
         sources[toolset_of(name)] = _source(profile, name, backend, media=media, get_token=token)
@@ -127,7 +127,8 @@ async def try_server(
     workspace = profile.home / WORKSPACE
     workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
     backends, clock = AgentBackends(profile, workspace, made), SystemClock()
-    source = mcp_sources(profile, backends, None, secrets, clock)[toolset_of(name)]
+    store = CredentialStore(profile.home, secrets, clock)
+    source = mcp_sources(profile, backends, None, store, clock)[toolset_of(name)]
     assert isinstance(source, McpSource)
     try:
         await source.open()
@@ -137,6 +138,7 @@ async def try_server(
         return facts | {"tools": tools, "waiting": [*pins.waiting], "seconds": seconds}
     finally:
         await source.close()
+        await store.close()
         await made.close()
 
 

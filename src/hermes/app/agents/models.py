@@ -115,7 +115,7 @@ class AgentModels:
     ) -> None:
         self._loaded = loaded
         self._clock = clock
-        self._credentials = AgentCredentials(home, loaded, clock)
+        self.credentials = AgentCredentials(home, loaded, clock)
         self._pools: dict[object, PooledProvider] = {}
         self._chains: dict[AgentId, list[tuple[ModelChoice, ModelSettings]]] = {}
         self._given = given
@@ -308,7 +308,7 @@ class AgentModels:
             return
         makers = await asyncio.to_thread(plugins.providers, self._loaded.settings.plugins)
         probe, redact = not self._loaded.variables.get(NO_PROBE), self._loaded.secrets.redact
-        stored = partial(self._credentials.providers, MAIN_AGENT)
+        stored = partial(self.credentials.providers, MAIN_AGENT)
         self.places.models = Models(
             makers,
             probe=probe,
@@ -354,18 +354,18 @@ class AgentModels:
             self._chains[agent].append((choice, settings))
 
     async def _choose(self, agent: AgentId, settings: ModelSettings) -> ModelChoice:
-        return await self._models.choose(settings, self._credentials.providers(agent))
+        return await self._models.choose(settings, self.credentials.providers(agent))
 
     def _keyed(self, agent: AgentId, choice: ModelChoice) -> ModelChoice:
         """With the key that a list of models is asked for with."""
-        return choice if choice.key else replace(choice, key=self._credentials.key(agent, choice.provider))
+        return choice if choice.key else replace(choice, key=self.credentials.key(agent, choice.provider))
 
     # --- how it is reached
 
     def _reach(self, agent: AgentId, choice: ModelChoice, settings: ModelSettings) -> Provider:
         """The provider of a choice: with one key, or a pool if credentials are stored."""
         name = choice.provider
-        if choice.way is not ModelAccess.HTTP or name not in self._credentials.providers(agent):
+        if choice.way is not ModelAccess.HTTP or name not in self.credentials.providers(agent):
             return self._models.provider(choice, settings)
         place = (agent, replace(choice, model="", why="", hint=""), replace(settings, default=""))
         if place in self._pools:
@@ -378,7 +378,7 @@ class AgentModels:
 
         chosen = self._loaded.settings.credential_pool_strategies.get(name, PoolSettings())
         alone = not self._chains.get(agent)
-        access = self._credentials.access(agent, name, choice.key)
+        access = self.credentials.access(agent, name, choice.key)
         pool = PooledProvider(name, access, make, clock=self._clock, strategy=chosen.strategy, alone=alone)
         self._pools[place] = pool
         return pool
@@ -424,7 +424,7 @@ class AgentModels:
         return RedactingProvider(provider, self._loaded.secrets)
 
     async def close(self) -> None:
-        await self._credentials.close()
+        await self.credentials.close()
         await asyncio.gather(self._models.close(), *(pool.close() for pool in self._pools.values()))
 
 
