@@ -84,6 +84,24 @@ QUOTED_FILE = {
         "content": {"downloadCode": "code9", "fileName": "a.pdf"},
     },
 }
+QUOTED_TEXT = {
+    **QUOTED,
+    "repliedMsg": {"msgId": "msgText==", "msgType": "text", "content": {"content": "of Bob's"}},
+}
+CARD = [
+    {
+        "elementType": "MARKDOWN",
+        "children": [{"elementType": "TEXT", "value": "what"}, {"elementType": "TEXT", "value": "I said"}],
+    }
+]
+QUOTED_CARD = {
+    **QUOTED,
+    "repliedMsg": {"msgId": "msgCard==", "msgType": "interactiveCard", "content": {"cardContent": CARD}},
+}
+RECORD = {
+    "summary": '["Ann: hel…"]',
+    "chatRecord": json.dumps([{"senderId": "$:LWCP_v1:$x==", "msgType": "text", "content": "hello to all"}]),
+}
 FRAMES: dict[str, dict[str, Any]] = {
     "text": frame(text("msg1==", "hello 😀")),
     "command": frame(text("msg2==", " /status now ")),
@@ -115,7 +133,17 @@ FRAMES: dict[str, dict[str, Any]] = {
         )
     ),
     "of another organisation": frame({**text("msg13==", "hi", group=True), "senderStaffId": ""}),
-    "forwarded": frame(message("msg14==", msgtype="chatRecord", content={"summary": '["Ann: hello"]'})),
+    "forwarded": frame(message("msg14==", msgtype="chatRecord", content=RECORD)),
+    "forwarded without details": frame(
+        message("msg17==", msgtype="chatRecord", content={"summary": "Ann: hello"})
+    ),
+    "reply as it comes now": frame(message("msg18==", msgtype="text", text=QUOTED_TEXT)),
+    "reply to a card": frame(
+        message("msg19==", msgtype="text", text=QUOTED_CARD, originalProcessQueryKey="c1")
+    ),
+    "reply with a picture": frame(
+        message("msg20==", msgtype="richText", content={**RICH, **QUOTED_FILE, "content": None})
+    ),
     "a card's document": frame(message("msg15==", msgtype="interactiveCard", content={})),
     "ping": frame({"opaque": "1234"}, "ping", "SYSTEM"),
     "disconnect": frame({"reason": "persistent connection is timeout"}, "disconnect", "SYSTEM"),

@@ -13,6 +13,7 @@ from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import echo, obedient, say
 from hermes.testing.platform_suite import Does, until
 from tests.platforms.dingtalk.bed import DingTalkBed
+from tests.platforms.dingtalk.samples import message
 
 SETTINGS = open_settings(platforms={"dingtalk": PlatformSettings(allow_all_users=True)})
 
@@ -41,6 +42,22 @@ async def test_a_card_that_was_begun_is_finished_by_the_next_life(tmp_path: Path
         answers = [one for one in bed.shown() if "goes on when" not in one.text]
         assert len(answers) == 1 and answers[0].text.endswith("all of it.")
         assert [card.status for card in bed.server.cards.values()] == ["3"], "no card works for ever"
+
+
+async def test_an_answer_in_a_card_is_known_when_it_is_quoted(tmp_path: Path) -> None:
+    async with DingTalkBed() as bed:
+        async with journey(bed, tmp_path) as here:
+            await bed.do(Does.TEXT, "one")
+            await seen(bed, "You said: one")
+            await here.until_idle()
+            (card,) = bed.shown()
+            words = {"content": "why?", "isReplyMsg": True, "repliedMsg": {"msgId": "x"}}
+            carrier = card.ref.rpartition(":")[2]
+            asked = message("msgQuotes==", msgtype="text", text=words, originalProcessQueryKey=carrier)
+            bed.server.say(asked)
+            await seen(bed, "why?")
+            await here.until_idle()
+        assert "[It answers this message of yours:]\n> You said: one\n\nwhy?" in here.heard()
 
 
 async def test_allowed_in_words(tmp_path: Path) -> None:

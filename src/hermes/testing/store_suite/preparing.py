@@ -111,12 +111,13 @@ async def check_words_of_ours_are_found_by_their_receipt(open_store: OpenStore) 
             for key, draft in (("k1", False), ("k2", True)):
                 row = replace(out(key, "g", draft=draft), body=Body(text="" if draft else "hello"))
                 tx.outbox.add(row)
-                receipt = Receipt(to=address("g"), ref="r1")
+                receipt = Receipt(to=address("g"), ref="card:r1")
                 tx.outbox.save(replace(row, state=OutState.SENT, receipt=receipt))
 
         await store.write(send)
+        assert await store.read(lambda tx: tx.talk.sent(address("g"), "card:r1")) == "hello"
         assert await store.read(lambda tx: tx.talk.sent(address("g"), "r1")) == "hello"
-        assert await store.read(lambda tx: tx.talk.sent(address("g"), "r2")) is None
+        assert await store.read(lambda tx: tx.talk.sent(address("g"), "card")) is None
         assert await store.read(lambda tx: tx.talk.sent(address("h"), "r1")) is None
 
 

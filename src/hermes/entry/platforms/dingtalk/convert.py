@@ -36,6 +36,8 @@ _MOST_QUOTED = 2_000
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _OWN_LINE = re.compile(r"^\s*([-*+]\s|[>|#]|\d+[.)]\s|(```|~~~)|$)")
 """A line that is one by itself: of a list, a table, a quote, a heading, a fence, or empty."""
+_RULE = re.compile(r"^\s*\|[\s:|-]*-[\s:|-]*$")
+"""The line below a table's head."""
 _MEDIA = {
     "picture": MediaKind.IMAGE,
     "audio": MediaKind.VOICE,
@@ -112,8 +114,23 @@ def _spoken(message: Mapping[str, Any]) -> tuple[str, tuple[Attachment, ...]]:
     if kind == "markdown":
         return storable(as_text(content.get("text"))).strip(), ()
     if kind == "chatRecord":
-        return storable(as_text(content.get("summary"))).strip(), ()
-    return "", ()
+        return storable("\n".join(["[Forwarded]", *_recorded(content)])), ()
+    told = [one for one in content.values() if isinstance(one, str) and one.strip()]
+    return storable("\n".join([f"({one_line(kind, 30)})", *told])), ()
+
+
+def _recorded(content: Mapping[str, Any]) -> Iterator[str]:
+    """What a forwarded chat says: a summary, which is cut and has names, and the messages, which often have
+    none (soimy/openclaw-channel-dingtalk #202, #525; QwenLM/qwen-code #9339)."""
+    summary = as_text(content.get("summary"))
+    lines = read_json(summary)
+    yield from map(as_text, lines) if isinstance(lines, list) else [summary]
+    for one in as_dicts(read_json(as_text(content.get("chatRecord")))):
+        name = as_text(one.get("senderNick"))
+        words = (
+            as_text(one.get("content")) or as_text(dig(one, "content", "text")) or as_text(one.get("text"))
+        )
+        yield f"{name}: {words}" if name else words
 
 
 def _pictures(parts: list[dict[str, Any]]) -> Iterator[Attachment]:
@@ -124,34 +141,63 @@ def _pictures(parts: list[dict[str, Any]]) -> Iterator[Attachment]:
 
 @if_malformed(())
 def _quoted_files(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
-    quoted = as_dict(dig(message, "text", "repliedMsg"))
-    return _spoken({"msgtype": quoted.get("msgType"), "content": quoted.get("content")})[1]
+    quoted = _quoted(message)
+    if quoted is None:
+        return ()
+    return _spoken({"msgtype": quoted["msgType"], "content": quoted.get("content")})[1]
+
+
+def _quoted(message: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The message that one answers; it stands beside the words, which with a picture are elsewhere."""
+    beside = (as_dict(message.get(name)) for name in ("text", "content"))
+    return next((as_dict(one.get("repliedMsg")) for one in beside if one.get("isReplyMsg") is True), None)
 
 
 def _reply(message: Mapping[str, Any]) -> ReplyTo | None:
     """What was answered to. One of ours is named by the key that it was sent with, if that is told."""
-    if dig(message, "text", "isReplyMsg") is not True:
+    quoted = _quoted(message)
+    if quoted is None:
         return None
-    quoted = as_dict(dig(message, "text", "repliedMsg"))
     ours = as_text(message.get("originalProcessQueryKey"))
     ref = ours or as_text(quoted.get("msgId")) or as_text(message.get("originalMsgId"))
     if not _ID.fullmatch(ref):
         return None
     sender = as_text(quoted.get("senderId"))
-    words = as_text(dig(quoted, "content", "text"))
-    parts = as_dicts(dig(quoted, "content", "richText"))
-    words = words or "".join(as_text(part.get("text")) or as_text(part.get("content")) for part in parts)
     mine = bool(ours) or (bool(sender) and sender == message.get("chatbotUserId"))
-    return ReplyTo(ref=ref, text=storable(words)[:_MOST_QUOTED], mine=mine)
+    text = _quoted_words(as_dict(quoted.get("content")))
+    return ReplyTo(ref=ref, text=storable(text)[:_MOST_QUOTED], mine=mine)
+
+
+def _quoted_words(content: Mapping[str, Any]) -> str:
+    """Each kind of message has them elsewhere (QwenLM/qwen-code #9536)."""
+    for name in ("text", "content"):
+        if words := as_text(content.get(name)):
+            return words
+    parts = as_dicts(content.get("richText"))
+    words = "".join(as_text(part.get("text")) or as_text(part.get("content")) for part in parts)
+    if words or "summary" not in content:
+        return words or " ".join(_card_words(content.get("cardContent")))
+    return "\n".join(_recorded(content))
+
+
+def _card_words(node: Any) -> Iterator[str]:
+    for one in as_dicts(node) or as_dicts([node]):
+        if one.get("elementType") == "TEXT":
+            yield as_text(one.get("value"))
+        yield from _card_words(one.get("children"))
 
 
 def hard_breaks(text: str) -> str:
-    """Markdown in which every line stays one: DingTalk joins lines unless two blanks end the first."""
-    lines, fenced, out = text.split("\n"), False, []
+    """Markdown in which every line stays one: DingTalk joins lines unless two blanks end the first. It draws
+    a table only after an empty line (its own connector, messaging/card.ts: `ensureTableBlankLines`)."""
+    lines, fenced, out = text.split("\n"), False, list[str]()
     for line, after in zip(lines, [*lines[1:], ""], strict=True):
         fence = _FENCE.match(line) is not None
         plain = not (fenced or fence or _OWN_LINE.match(line) or _OWN_LINE.match(after))
         fenced ^= fence
+        head = not fenced and line.lstrip().startswith("|") and _RULE.match(after)
+        if head and out and out[-1].strip() and not out[-1].lstrip().startswith("|"):
+            out.append("")
         out.append(f"{line}  " if plain and not line.endswith("  ") else line)
     return "\n".join(out)
 

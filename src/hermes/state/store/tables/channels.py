@@ -102,6 +102,8 @@ class OverheardTable(ScopedTable):
             _LOOKED_THROUGH,
         )
         for receipt, body in rows:
-            if decode(Receipt, receipt).ref == ref:
+            # Some platforms name a message otherwise when it is quoted: that name ends its ref.
+            sent = decode(Receipt, receipt).ref
+            if ref in (sent, sent.rpartition(":")[2]):
                 return decode(Body, body).text
         return None
