@@ -39,6 +39,8 @@ class Home(ServedFake):
 
     greeted: int = 0
     admin: bool = True
+    starts: bool = False
+    """Its integrations are not there yet."""
     said: list[tuple[str, str, str]] = field(default_factory=list)
     """Place, id and words of what the agent said."""
     calls: list[tuple[str, Any]] = field(default_factory=list)
@@ -146,7 +148,8 @@ class Home(ServedFake):
 
     async def _config(self, request: web.Request) -> web.StreamResponse:
         self._admit(request)
-        return web.json_response({"location_name": "Our house", "version": "2025.4.4", "state": "RUNNING"})
+        state = "STARTING" if self.starts else "RUNNING"
+        return web.json_response({"location_name": "Our house", "version": "2025.4.4", "state": state})
 
     async def _service(self, request: web.Request) -> web.StreamResponse:
         self._admit(request)
@@ -158,7 +161,8 @@ class Home(ServedFake):
             place = name = told["entity_id"]
 
         async def act() -> web.Response:
-            if "entity_id" not in told and name not in SERVICES and not name.startswith("notify.person_"):
+            there = set() if self.starts else SERVICES
+            if "entity_id" not in told and name not in there and not name.startswith("notify.person_"):
                 raise HomeError(400, "400: Bad Request")
             if "entity_id" in told and name not in ENTITIES:
                 # Its log alone tells of it.

@@ -122,6 +122,19 @@ async def test_notifications_and_answers_go_where_they_belong() -> None:
         assert bed.server.calls[3][1]["reply_to"] == "01JK"
 
 
+async def test_while_home_assistant_starts_a_notification_waits() -> None:
+    async with HomeBed() as bed:
+        platform, to = bed.connect(), Address(platform="homeassistant", chat="notify.mobile_app_phone")
+        async with running(platform, Inboxes().accept, None):
+            bed.server.starts = True
+            with pytest.raises(Unreachable, match="starting") as raised:
+                await platform.send(to, Body(text="the washer is done"), key="k", reply_to=None)
+            assert raised.value.after == 30.0 and not raised.value.maybe_done
+            bed.server.starts = False
+            await platform.send(to, Body(text="the washer is done"), key="k", reply_to=None)
+        assert len(bed.server.said) == 1
+
+
 async def test_what_was_not_stored_is_kept_until_it_is() -> None:
     async with HomeBed() as bed:
         refused: list[object] = []

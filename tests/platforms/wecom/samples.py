@@ -70,7 +70,7 @@ FRAMES: dict[str, dict[str, Any]] = {
         },
     ),
     "picture": frame("6", "image", image=FILE),
-    "file": frame("7", "file", file={**FILE, "filename": "plan.pdf"}),
+    "file": frame("7", "file", file=FILE),
     "video": frame("8", "video", video=FILE),
     "voice": frame("9", "voice", voice={"content": "good morning"}),
     "mixed": frame(

@@ -69,6 +69,8 @@ class WeCom(ServedFake):
     sent: list[Sent] = field(default_factory=list)
     streams: dict[tuple[str, str], Sent] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
+    disposition: str = "attachment; filename*=UTF-8''%E5%AD%A3%E5%BA%A6%E6%8A%A5%E8%A1%A8.docx"
+    """With the files: only there stands a file's name (HKUDS/nanobot #3737)."""
     sockets: list[web.WebSocketResponse] = field(default_factory=list)
     delivered: dict[str, str] = field(default_factory=dict)
     """The chat of each delivery that can be answered."""
@@ -76,6 +78,8 @@ class WeCom(ServedFake):
     subscribed: int = 0
     pings: int = 0
     deaf: bool = False
+    too_often: bool = False
+    """It lets nobody in for now."""
     forgotten: list[web.WebSocketResponse] = field(default_factory=list)
     """Connections that it does not know any more, though they stand."""
     _uploads: dict[str, dict[int, bytes]] = field(default_factory=dict)
@@ -96,7 +100,7 @@ class WeCom(ServedFake):
         if name not in self.files:
             return web.Response(status=403, text="<Error><Code>AccessDenied</Code></Error>")
         sealed = cbc_sealed(KEY, KEY[:16], self.files[name], block=32)
-        return web.Response(body=sealed)
+        return web.Response(body=sealed, headers={"Content-Disposition": self.disposition})
 
     # --- people ---
 
@@ -142,6 +146,8 @@ class WeCom(ServedFake):
     async def _subscribe(self, socket: web.WebSocketResponse, asked: dict[str, Any]) -> bool:
         right = asked["body"] == {"bot_id": BOT, "secret": self.secret}
         code, why = (0, "ok") if right else (853000, "invalid bot_id or secret")
+        if self.too_often:
+            right, code, why = False, 45009, "api freq out of limit"
         await self._tell(socket, {"headers": asked["headers"], "errcode": code, "errmsg": why})
         if right:
             for one in list(self.sockets):

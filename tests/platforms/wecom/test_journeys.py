@@ -13,7 +13,7 @@ from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
-from hermes.testing.model import obedient, say
+from hermes.testing.model import echo, obedient, say
 from hermes.testing.platform_suite import Does, until
 from tests.platforms.wecom.bed import WeComBed
 
@@ -51,6 +51,14 @@ async def test_an_answer_that_comes_after_its_stream_has_ended_is_a_message(
             await seen(bed, "the second")
             await here.until_idle()
         assert [one.text.endswith("all of it.") for one in bed.shown()] == [False, True, False]
+
+
+async def test_the_agent_is_told_what_a_file_is_called(tmp_path: Path) -> None:
+    async with WeComBed() as bed:
+        async with journey(bed, tmp_path, echo) as here:
+            await bed.do(Does.FILE, "")
+            await until(lambda: bool(here.model.requests), "the agent hears nothing")
+            assert "季度报表.docx" in str(here.model.requests[0])
 
 
 async def test_allowed_in_words(tmp_path: Path) -> None:

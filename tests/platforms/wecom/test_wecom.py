@@ -14,12 +14,12 @@ from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.wecom.adapter import WeComAdapter
-from hermes.entry.platforms.wecom.convert import file_place, place, to_inbounds
+from hermes.entry.platforms.wecom.convert import file_name_in, file_place, place, to_inbounds
 from hermes.entry.platforms.wecom.socket import error_for
 from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import CHECKS, Check, Does, Fault, Inboxes, conform, hosted, running, until
 from tests.platforms.wecom.bed import GROUP_CHAT, NOW, WeComBed
-from tests.platforms.wecom.samples import AES_KEY, ANN, FRAMES, GROUP
+from tests.platforms.wecom.samples import AES_KEY, ANN, FRAMES, GROUP, frame
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -79,6 +79,45 @@ def test_places_and_files() -> None:
         assert to_inbounds(FRAMES[name], NOW) == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "said", "heard"),
+    [
+        ("", "@Hermes what now?", "what now?"),
+        ("", "what now? @Hermes", "what now?"),
+        ("", "＠机器人 现在呢", "现在呢"),
+        ("", "@Hermes/stop", "/stop"),
+        ("", "@Bob @Hermes /stop", "/stop"),
+        ("", "/stop @Hermes", "/stop"),
+        ("", "@Bob please call me @Hermes", "@Bob please call me @Hermes"),
+        ("", "@Hermes write to a@b.example", "write to a@b.example"),
+        ("", "@Hermes", ""),
+        ("Claude Code", "@Claude Code /stop", "/stop"),
+        ("Claude Code", "@Claude Code yes", "yes"),
+        ("Claude Code", "yes @Claude Code", "yes"),
+        ("Claude Code", "@Bob please call me @Claude Code", "@Bob please call me"),
+        ("Hermes", "@HermesTwo and @Hermes, hello", "@HermesTwo and , hello"),
+    ],
+)
+def test_mentions(name: str, said: str, heard: str) -> None:
+    told = frame("1", "text", True, text={"content": said})
+    (item,) = to_inbounds(told, NOW, name=name)
+    assert (item.text, item.mentions_me) == (heard, True)
+
+
+@pytest.mark.parametrize(
+    ("disposition", "name"),
+    [
+        ("attachment; filename*=UTF-8''%E5%AD%A3%E5%BA%A6.docx", "季度.docx"),
+        ('attachment; filename="plan 100%.pdf"', "plan 100%.pdf"),
+        ("attachment; filename=plan.pdf; size=3", "plan.pdf"),
+        ("attachment", None),
+        ("", None),
+    ],
+)
+def test_names_of_files(disposition: str, name: str | None) -> None:
+    assert file_name_in(disposition) == name
+
+
 @pytest.mark.parametrize("ref", ["", "ftp://x/y", "https://x/y#short", "https://x /y"])
 def test_what_is_no_file(ref: str) -> None:
     with pytest.raises(Refused, match="no file"):
@@ -129,7 +168,17 @@ async def test_another_program_takes_the_place() -> None:
             await until(lambda: bed.server.subscribed == 1, "nobody came")
             async with running(bed.connect(), Inboxes().accept, None):
                 await until(first.done, "it does not hear of it")
-        assert isinstance(first.exception(), Unreachable) and "Another program" in str(first.exception())
+        error = first.exception()
+        assert isinstance(error, Unreachable) and "Another program" in str(error)
+        assert error.after is None, "two programs would take the bot from each other for ever"
+
+
+async def test_who_is_let_in_too_often_waits_longer_and_longer() -> None:
+    async with WeComBed() as bed:
+        bed.server.too_often = True
+        with pytest.raises(Unreachable, match="45009") as raised:
+            await bed.connect().run(Inboxes().accept, None)
+        assert raised.value.after is None
 
 
 async def test_a_connection_that_dies_is_made_again() -> None:
@@ -179,7 +228,7 @@ async def test_a_line_that_is_stuck_ends() -> None:
     async with WeComBed() as bed:
         platform = bed.connect()
         async with running(platform, Inboxes().accept, None):
-            await until(lambda: bed.server.subscribed == 1, "nobody came")
+            await until(lambda: platform._socket is not None and platform._socket.done(), "nobody is let in")
             assert platform._socket is not None
             platform._socket.result().socket.send_str = never  # type: ignore[method-assign]
             platform.api.answer_seconds = 0.05

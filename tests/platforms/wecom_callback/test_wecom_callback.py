@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from urllib.parse import urlencode
 
 import aiohttp
@@ -14,6 +15,7 @@ from hermes.domain.errors import NeedsLogin, Refused
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.word import replace
+from hermes.entry.kit.crypto import cbc_sealed
 from hermes.entry.platforms.wecom_callback.adapter import WeComCallbackAdapter
 from hermes.entry.platforms.wecom_callback.convert import (
     WeComSecrets,
@@ -67,6 +69,11 @@ def test_the_vendors_message() -> None:
 )
 def test_what_is_not_from_wecom(secrets: WeComSecrets, given: str, stamp: str, sealed: str) -> None:
     assert opened(secrets, given, stamp, "1372623149", sealed) is None
+
+
+def test_a_call_that_says_too_little_is_not_from_wecom() -> None:
+    sealed = base64.b64encode(cbc_sealed(SECRETS.key, SECRETS.key[:16], bytes(16), block=32)).decode()
+    assert opened(SECRETS, signature(TOKEN, "1", "2", sealed), "1", "2", sealed) is None
 
 
 @pytest.mark.parametrize("raw", [b"", b"<xml/>", b"<Encrypt>!</Encrypt>", b"\xff\xfe"])

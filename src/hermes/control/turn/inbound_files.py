@@ -29,6 +29,7 @@ from hermes.domain.models.spending import turn_spender
 from hermes.domain.models.usage import AuxiliaryCall
 from hermes.domain.ports.platform import Fetches, Platform
 from hermes.domain.ports.store import Tx
+from hermes.domain.ports.world import Sink
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.text import one_line, size_told, storable
 from hermes.domain.turns.turn import Turn, TurnState
@@ -67,7 +68,7 @@ class AttachmentFetcher(Struct, frozen=True, kw_only=True):
         try:
             if turn.input.attachments.index(file) >= MOST_FILES:
                 raise UserError(f"at most {MOST_FILES} files of one message are taken")
-            item = await self._receive(turn, file, runtime)
+            item, name = await self._receive(turn, file, runtime)
         except TimeoutError:
             return replace(claimed, problem="it took too long")
         except UserError as error:
@@ -76,9 +77,11 @@ class AttachmentFetcher(Struct, frozen=True, kw_only=True):
             return replace(claimed, problem=reason_of(str(error)))
         except OSError as error:
             return replace(claimed, problem=f"it cannot be kept ({reason_of(error.strerror or '').lower()})")
+        claimed = replace(claimed, name=claimed.name or _safe_name(name))
         return await self._described(turn, claimed, item, runtime)
 
-    async def _receive(self, turn: Turn, file: Attachment, runtime: Runtime) -> MediaItem:
+    async def _receive(self, turn: Turn, file: Attachment, runtime: Runtime) -> tuple[MediaItem, str | None]:
+        """The file as it is kept, and its name if its platform told that with it."""
         limit = self.live.now.gateway.max_inbound_media_bytes
         media = runtime.media
         if media is None or turn.source is None:
@@ -89,16 +92,22 @@ class AttachmentFetcher(Struct, frozen=True, kw_only=True):
             stored = await runtime.store.read(lambda tx: tx.media.get(file.sha256 or ""))
             if stored is None:
                 raise UserError("it is no longer kept")
-            return stored
+            return stored, None
         platform = self.platform(turn.source.address.credential)
         if platform is None:
             raise UserError("its platform was not connected for too long")
         if not isinstance(platform, Fetches):
             raise UserError("files cannot be fetched from there")
+        name: str | None = None
+
+        async def pour(sink: Sink) -> None:
+            nonlocal name
+            name = await platform.fetch(file.ref, sink)
+
         for pause in (*_PAUSES, None):
             try:
                 async with asyncio.timeout(_FETCH_SECONDS + transfer_seconds([file])):
-                    return await media.receive(lambda sink: platform.fetch(file.ref, sink), limit=limit)
+                    return await media.receive(pour, limit=limit), name
             except Unreachable as error:
                 if pause is None:
                     raise

@@ -56,10 +56,11 @@ class History(Protocol):
 
 @runtime_checkable
 class Fetches(Protocol):
-    async def fetch(self, ref: str, sink: Sink) -> None:
+    async def fetch(self, ref: str, sink: Sink) -> str | None:
         """Put the file that an attachment's `ref` stands for into the sink, piece by piece, from the
-        platform's own hosts alone. A `Refused` says why it is not to be had, in words that the person and
-        the model are shown (“the link has expired”): no address and no token in them."""
+        platform's own hosts alone; its name, if only they tell it. A `Refused` says why it is not to be had,
+        in words that the person and the model are shown (“the link has expired”): no address and no token in
+        them."""
 
 
 @runtime_checkable

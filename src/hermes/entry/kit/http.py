@@ -168,9 +168,10 @@ class HttpClient(Generic[A]):
         headers: Mapping[str, str] | None = None,
         refusal: Callable[[A], HermesError | None] | None = None,
         redirects: int = 0,
-    ) -> None:
-        """Put a file into the sink. `refusal` says what is wrong with an answer, None if it is the file. So
-        many redirects are followed, without the headers, and never away from https."""
+    ) -> Mapping[str, str]:
+        """Put a file into the sink; the headers that it came with. `refusal` says what is wrong with an
+        answer, None if it is the file. So many redirects are followed, without the headers, and never away
+        from https."""
         never, elsewhere = aiohttp.ClientTimeout(total=None), ""
         try:
             async with (
@@ -195,7 +196,8 @@ class HttpClient(Generic[A]):
         except self._broken as error:
             raise Unreachable(f"The file stopped coming ({trouble_told(error)})") from None
         if elsewhere:
-            await self.download(elsewhere, sink, refusal=refusal, redirects=redirects - 1)
+            return await self.download(elsewhere, sink, refusal=refusal, redirects=redirects - 1)
+        return response.headers
 
     async def stream(self, url: str, *, quiet: float) -> AsyncGenerator[bytes, None]:
         """The pieces of an answer that goes on and on, an empty one first; an `Unreachable` when it ends, or

@@ -34,6 +34,7 @@ from hermes.entry.platforms.homeassistant.manifest import MANIFEST
 
 log = logging.getLogger("hermes.homeassistant")
 URL = "http://homeassistant.local:8123"
+_START_SECONDS = 30.0
 _NOTIFY = "notify."
 _PHONE = "mobile_app_"
 """So begin the names of phones, which Hermes Agent has as targets without `notify.`."""
@@ -194,8 +195,14 @@ class HomeAssistantAdapter:
         try:
             await self._ask("POST", f"services/notify/{name.removeprefix(_NOTIFY)}", json={"message": text})
         except Refused:
-            # What is said to an entity that is not there is passed over in silence.
-            await self._ask("GET", f"states/{name}")
+            try:
+                # What is said to an entity that is not there is passed over in silence.
+                await self._ask("GET", f"states/{name}")
+            except Refused:
+                if dig(await self._ask("GET", "config"), "state") == "RUNNING":
+                    raise
+                # Its HTTP is there before its integrations are (home-assistant/core #134397).
+                raise Unreachable("Home Assistant is still starting", after=_START_SECONDS) from None
             asked = {"entity_id": name, "message": text}
             await self._ask("POST", "services/notify/send_message", json=asked)
 

@@ -145,9 +145,10 @@ class MatrixClient(HttpClient[HttpAnswer]):
         for where in (f"client/v1/media/download/{file}", f"media/v3/download/{file}?allow_redirect=true"):
             url = f"{self.url}/_matrix/{where}"
             with contextlib.suppress(_Unrecognized):
-                return await self.download(
+                await self.download(
                     url, sink, headers=self._headers(), refusal=_no_file, redirects=_REDIRECTS
                 )
+                return
         raise Refused("The homeserver does not have the file")
 
     async def _ask(self, method: str, where: str, **more: Any) -> Any:

@@ -11,7 +11,7 @@ import base64
 import contextlib
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -61,6 +61,7 @@ class WeComAdapter:
         self._bot, self._secret = context.setting("WECOM_BOT_ID"), context.setting("WECOM_SECRET")
         if not (self._bot and self._secret):
             raise NeedsLogin("WECOM_BOT_ID and WECOM_SECRET are both needed; the bot's page shows them")
+        self._name = context.setting("WECOM_BOT_NAME").lstrip("@")
         self._url = context.setting("WECOM_WS_URL", URL)
         if not self._url.startswith(("wss://", "ws://")):
             raise NeedsLogin("WECOM_WS_URL is no address; one begins with wss://")
@@ -82,7 +83,8 @@ class WeComAdapter:
                     now = self._context.clock.now()
                     if frame["cmd"] == ALIVE:
                         self.api.aside(self._refresh_streams())
-                    await accept(convert.to_inbounds(frame, now, self._context.account), None)
+                    items = convert.to_inbounds(frame, now, self._context.account, self._name)
+                    await accept(items, None)
         finally:
             self._socket.cancel()
             self._socket = None
@@ -190,15 +192,14 @@ class WeComAdapter:
 
     # --- files that people send ---
 
-    async def fetch(self, ref: str, sink: Sink) -> None:
+    async def fetch(self, ref: str, sink: Sink) -> str | None:
         """The address counts for five minutes; what is there is encrypted as a whole."""
         url, key = convert.file_place(ref)
         at_home = leads_inside(self._url)
         if not at_home and (leads_inside(url) or not url.startswith("https://")):
             raise Refused("WeCom names an address for the file that is not safe")
         if not key:
-            await self.api.download(url, sink)
-            return
+            return _name_of(await self.api.download(url, sink))
         try:
             require_crypto("wecom", "encrypted files")
         except UserError as error:
@@ -210,12 +211,13 @@ class WeComAdapter:
             if len(sealed) > _MOST_FETCHED:
                 raise Refused("the file is too large")
 
-        await self.api.download(url, gather)
+        name = _name_of(await self.api.download(url, gather))
         secret = base64.b64decode(key + "=" * (-len(key) % 4))
         try:
             await sink(cbc_opened(secret, secret[:16], bytes(sealed), block=32))
         except ValueError as error:
             raise Refused("the file cannot be decrypted") from error
+        return name
 
     # --- a look from outside ---
 
@@ -226,3 +228,7 @@ class WeComAdapter:
                 return [good("WeCom lets the bot in.", hint)]
         finally:
             await self.api.close()
+
+
+def _name_of(headers: Mapping[str, str]) -> str | None:
+    return convert.file_name_in(headers.get("Content-Disposition", ""))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from urllib.parse import unquote
 
 from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.chats.message import Attachment, Inbound, MediaKind, ReplyTo
@@ -31,7 +32,9 @@ _ID = re.compile(r"[!-~]{1,200}")
 _CHAT = re.compile(r"[A-Za-z0-9_.@-]{1,128}")
 _URL = re.compile(r"https?://[^\s#]{1,2000}")
 _AES_KEY = re.compile(r"[A-Za-z0-9+/]{43}=?")
-_MENTION = re.compile(r"@\S+\s*")
+_MENTION = re.compile(r"(?<!\S)[@＠][^\s/@＠]+")
+_MENTIONS_FIRST = re.compile(r"\s*(?:[@＠][^\s/@＠]+\s*)+(?=/)")
+_FILE_NAME = re.compile(r"filename\*=UTF-8''([^;\s]+)|filename=\"?([^\";]+)", re.IGNORECASE)
 _MEDIA = {"image": MediaKind.IMAGE, "file": MediaKind.FILE, "video": MediaKind.VIDEO}
 _MOST_QUOTED = 2_000
 
@@ -44,7 +47,7 @@ def place(to: Address) -> str:
 
 
 @inbounds
-def to_inbounds(frame: Any, now: datetime, account: str = DEFAULT_ACCOUNT) -> Inbound | None:
+def to_inbounds(frame: Any, now: datetime, account: str = DEFAULT_ACCOUNT, name: str = "") -> Inbound | None:
     if frame["cmd"] != MESSAGE:
         return None
     body = frame["body"]
@@ -53,8 +56,7 @@ def to_inbounds(frame: Any, now: datetime, account: str = DEFAULT_ACCOUNT) -> In
     quote = as_dict(body.get("quote"))
     quoted, more = _spoken(quote) if as_text(quote.get("msgtype")) else ("", ())
     if not private:
-        # The bot is only told of what mentions it, and its name stands first.
-        text = _MENTION.sub("", text, count=1) if text.startswith("@") else text
+        text = _unmentioned(text, name)
     if not (text or files or not private):
         return None
     at = body.get("create_time")
@@ -78,6 +80,18 @@ def to_inbounds(frame: Any, now: datetime, account: str = DEFAULT_ACCOUNT) -> In
     )
 
 
+def _unmentioned(text: str, name: str) -> str:
+    """What is said to the bot. WeCom only tells it of what mentions it, by the name that people see
+    (chenhg5/cc-connect #1224). Where we do not know that name, a mention that stands alone at either end is
+    it, and so are those before a command."""
+    if name:
+        return re.sub(rf"[@＠]{re.escape(name)}(?!\w)\s*", "", text)
+    text, mentions = _MENTIONS_FIRST.sub("", text, count=1).strip(), _MENTION.findall(text)
+    if len(mentions) == 1 and (text.startswith(mentions[0]) or text.endswith(mentions[0])):
+        return text.replace(mentions[0], "", 1)
+    return text
+
+
 def _spoken(body: Mapping[str, Any]) -> tuple[str, tuple[Attachment, ...]]:
     kind = as_text(body["msgtype"])
     parts = as_dicts(dig(body, "mixed", "msg_item")) if kind == "mixed" else [dict(body)]
@@ -95,7 +109,14 @@ def _file(part: Mapping[str, Any]) -> Attachment | None:
     about = as_dict(part.get(kind))
     url, key = shaped(about["url"], _URL), as_text(about.get("aeskey"))
     ref = f"{url}#{shaped(key, _AES_KEY)}" if key else url
-    return attachment(ref, _MEDIA[kind], about.get("filename") or about.get("name"), None, None)
+    return attachment(ref, _MEDIA[kind], None, None, None)
+
+
+def file_name_in(disposition: str) -> str | None:
+    """The name of a file, which only the answer tells that it comes in (`Content-Disposition`), as the
+    vendor's SDK reads it (@wecom/aibot-node-sdk, `src/api.ts`)."""
+    match = _FILE_NAME.search(disposition)
+    return None if match is None else storable(unquote(match[1] or match[2])) or None
 
 
 def file_place(ref: str) -> tuple[str, str]:

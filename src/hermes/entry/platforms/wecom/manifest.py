@@ -53,6 +53,12 @@ MANIFEST = Manifest(
         ),
         SettingField(env="WECOM_SECRET", title="The bot's secret", secret=True, hint="On the same page."),
         option(
+            "WECOM_BOT_NAME",
+            "The bot's name",
+            "As people see it in a group: it is cut out of what they say to the bot.",
+            asked=True,
+        ),
+        option(
             "WECOM_WS_URL",
             "Where the long connection is (wss://openws.work.weixin.qq.com)",
             "Only for private installations.",

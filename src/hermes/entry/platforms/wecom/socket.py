@@ -67,6 +67,9 @@ class WeComSocket(SocketFeed[dict[str, Any]]):
                 raise NeedsLogin(
                     f"WeCom does not let the bot in (WECOM_BOT_ID, WECOM_SECRET): {error}"
                 ) from None
+            except Unreachable as error:
+                # Whoever is let in too often waits longer and longer (WecomTeam/wecom-openclaw-plugin #48).
+                raise Unreachable(str(error)) from None
             wire.start(wire._ping(seconds))
             yield wire
         finally:
@@ -122,7 +125,9 @@ class WeComSocket(SocketFeed[dict[str, Any]]):
 
     async def _hear(self, frame: dict[str, Any]) -> None:
         if frame.get("cmd") == EVENT and dig(frame, "body", "event", "eventtype") == "disconnected_event":
-            self.end(Unreachable("Another program has connected as this bot", after=WAIT))
+            # The vendor's SDK stays away then. But the event may be false (WecomTeam/wecom-openclaw-plugin
+            # #54), so we come back, after longer and longer times.
+            self.end(Unreachable("Another program has connected as this bot"))
         elif frame.get("cmd") == MESSAGE:
             await self.queue.put(frame)
         elif not frame.get("cmd"):

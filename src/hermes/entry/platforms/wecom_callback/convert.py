@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import struct
 from xml.etree import ElementTree
 
 from msgspec import Struct
@@ -65,7 +64,7 @@ def opened(secrets: WeComSecrets, given: str, stamp: str, nonce: str, sealed: st
     if not is_secret(given, signature(secrets.token, stamp, nonce, sealed)):
         return None
     plain = cbc_opened(secrets.key, secrets.key[:16], base64.b64decode(sealed, validate=True), _BLOCK)
-    (size,) = struct.unpack(">I", plain[16:20])
+    size = int.from_bytes(plain[16:20], "big")
     if plain[20 + size :] != secrets.corp.encode():
         return None
     return plain[20 : 20 + size]
