@@ -100,7 +100,20 @@ def test_what_is_left_out(tmp_path: Path, root: Path) -> None:
             (root / name).write_text("x")
     (root / "link").symlink_to("/etc/passwd")
     (root / "huge").write_bytes(b"x" * ((1 << 20) + 1))
-    assert set(list_files(str(root), 1 << 20)) == {"ok.py"}
+    (root / "build").mkdir()
+    (root / "build" / "report").write_text("x")
+    found, left = list_files(str(root), 1 << 20)
+    assert set(found) == {"ok.py"}
+    assert set(left) == {
+        ".env",
+        "key.pem",
+        "node_modules",
+        "__pycache__",
+        "link",
+        "huge",
+        "build",
+        "build/report",
+    }
 
 
 def test_states_that_nobody_names_go_and_the_next_is_whole(

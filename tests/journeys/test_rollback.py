@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 from argparse import ArgumentParser
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -38,10 +39,12 @@ from hermes.testing.tools import world_tools
 from tests.execution.beds import install
 from tests.journeys.cut import cut_everywhere
 
-SCRIPT = {
+SCRIPT: dict[str, dict[str, str | None] | str] = {
     "first": {"a.txt": "one", "made/deep.txt": "new", "old.txt": None},
     "second": {"a.txt": "two", "b.txt": "two"},
 }
+BACK = "/rollback 1 brings back what was removed."
+UNDONE = f"Undone: the last turn. Files: restored a.txt, old.txt; removed made/deep.txt. {BACK}"
 AT_FIRST = {"a.txt": "zero", "old.txt": "kept by you"}
 
 
@@ -80,7 +83,10 @@ class Bed:
 
     def _tool(self) -> Tool:
         async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
-            for name, text in SCRIPT[str(arguments["path"])].items():
+            if isinstance(command := SCRIPT[str(arguments["path"])], str):
+                await asyncio.to_thread(subprocess.run, command, shell=True, check=True, cwd=self.workspace)
+                return ToolResult(text="done")
+            for name, text in command.items():
                 file = self.workspace / name
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.unlink(missing_ok=True) if text is None else file.write_text(text)
@@ -126,7 +132,7 @@ async def test_undo_takes_back_chat_and_files(bed: Bed) -> None:
         assert await bed.say("first") == "did first"
         assert bed.files() == {"a.txt": "one", "made/deep.txt": "new"}
         told = await bed.say("/undo")
-        assert told == "Undone: the last turn. Files: restored a.txt, old.txt; removed made/deep.txt."
+        assert told == UNDONE
         assert bed.files() == AT_FIRST
         assert not (bed.workspace / "made").exists()
         assert (bed.workspace / "old.txt").stat().st_mode & 0o100
@@ -182,11 +188,65 @@ async def test_rollback_lists_shows_and_goes_back(bed: Bed) -> None:
         assert await bed.say("/rollback 2 a.txt") == "Files: restored a.txt."
         assert bed.files() == {"a.txt": "zero", "b.txt": "two", "made/deep.txt": "new"}
         told = await bed.say("/rollback 3")
-        assert told == "Files: restored old.txt; removed b.txt, made/deep.txt."
+        assert told == f"Files: restored old.txt; removed b.txt, made/deep.txt. {BACK}"
         assert bed.files() == AT_FIRST
         # What the rollback itself did can be taken back.
         await bed.say("/rollback 1")
         assert bed.files() == {"a.txt": "zero", "b.txt": "two", "made/deep.txt": "new"}
+
+
+SPARED = "Kept, because they may hold what is in no checkpoint: {}."
+UNKEPT = "Changed, but in no checkpoint: {}."
+
+
+@pytest.mark.parametrize(
+    ("command", "spared", "left_out", "after"),
+    [
+        ("mv .env settings.txt", "settings.txt", ".env", {"settings.txt": "SECRET=1"}),
+        ("mv .env a.txt", "a.txt", ".env", {"a.txt": "SECRET=1"}),
+        ("mv .env x; echo more >> x", "x", ".env", {"x": "SECRET=1more\n"}),
+        ("cp .env x; rm .env", "x", ".env", {"x": "SECRET=1"}),
+        ("mv build release", "release/report.md", "build", {"release/report.md": "mine"}),
+        ("mv build/report.md .", "report.md", "build", {"report.md": "mine"}),
+        ("mv node_modules lib", "lib/left.js", "node_modules", {"lib/left.js": "pad"}),
+        ("rm cfg; echo y > cfg", "cfg", "cfg", {"cfg": "y\n"}),
+        ("printf short > data.csv", "data.csv", "data.csv", {"data.csv": "short"}),
+        ("echo new > fresh; rm .env", "", ".env", {".env": None}),
+        ("echo newer > build/report.md", "", "build", {"build/report.md": "newer\n"}),
+        ("mv a.txt b.txt", "", "", {}),
+        ("mkdir dist; echo x > dist/x", "", "dist", {"dist/x": "x\n"}),
+    ],
+)
+async def test_what_no_checkpoint_holds_is_not_removed_but_named(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, command: str, spared: str, left_out: str, after: dict[str, str]
+) -> None:
+    monkeypatch.setitem(SCRIPT, "move", command)
+    laid = {".env": "SECRET=1", "build/report.md": "mine", "node_modules/left.js": "pad", "real": "there"}
+    for name, text in laid.items():
+        (bed.workspace / name).parent.mkdir(exist_ok=True)
+        (bed.workspace / name).write_text(text)
+    (bed.workspace / "cfg").symlink_to("real")
+    (bed.workspace / "data.csv").write_bytes(b"x" * (11 << 20))
+    async with bed.chat:
+        await bed.say("move")
+        told = await bed.say("/undo")
+    assert (SPARED.format(spared) in told) if spared else ("Kept" not in told)
+    assert (UNKEPT.format(left_out) in told) if left_out else ("Changed" not in told)
+    there = {path: text for path, text in bed.files().items() if path != "data.csv" or len(text) < 10}
+    assert {name: there.get(name) for name in after} == after
+    assert there.keys() - laid.keys() - after.keys() <= AT_FIRST.keys() | {"cfg"}
+
+
+async def test_what_only_its_owner_could_read_is_so_again(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCRIPT, "remove", "rm a.txt old.txt own.sh")
+    (bed.workspace / "own.sh").write_text("true")
+    (bed.workspace / "own.sh").chmod(0o700)
+    (bed.workspace / "a.txt").chmod(0o600)
+    async with bed.chat:
+        await bed.say("remove")
+        await bed.say("/undo")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in bed.workspace.iterdir()}
+    assert modes == {"a.txt": 0o600, "old.txt": 0o755, "own.sh": 0o700}
 
 
 async def test_a_turn_that_changes_nothing_makes_none(bed: Bed) -> None:
@@ -201,7 +261,8 @@ async def test_without_git_it_is_said_once_and_work_goes_on(bed: Bed) -> None:
     async with bed.chat:
         assert "There is no checkpoint to go back to: git is not installed." in await bed.say("first")
         assert await bed.say("second") == "did second"
-        assert await bed.say("/undo") == "Undone: the last turn."
+        unkept = "Undone: the last turn. Files that were changed without a checkpoint stay as they are."
+        assert await bed.say("/undo") == unkept
         assert bed.files()["b.txt"] == "two"
 
 
@@ -377,7 +438,7 @@ async def test_an_undo_that_is_cut_at_each_write_of_the_store(
         if chat.folder not in undone:
             undone.add(chat.folder)
             chat.world.write("/undo")
-        await chat.until_seen("Undone: the last turn. Files: restored a.txt, old.txt; removed made/deep.txt.")
+        await chat.until_seen(UNDONE)
         await chat.until_idle()
         assert beds[chat.folder].files() == AT_FIRST
 
@@ -411,7 +472,7 @@ async def test_an_undo_that_is_cut_at_each_file(
     await bed.chat.abandon()
     monkeypatch.undo()
     async with replace_life(bed):
-        await bed.chat.until_seen("Files: restored a.txt, old.txt; removed made/deep.txt.")
+        await bed.chat.until_seen(UNDONE.removeprefix("Undone: the last turn. "))
         await bed.chat.until_idle()
         assert bed.files() == AT_FIRST
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import posixpath
-import re
 import shlex
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -26,7 +26,15 @@ from hermes.domain.ids import TurnId
 from hermes.domain.ports.agent import Agent, Run
 from hermes.domain.ports.world import Backend, Command, World
 from hermes.domain.text import one_line
-from hermes.domain.tools.checkpoint import Changes, Checkpoint, CheckpointView, FileVersion, RewindPlan
+from hermes.domain.tools.checkpoint import (
+    CHANGING,
+    Changes,
+    Checkpoint,
+    CheckpointView,
+    FileVersion,
+    RewindPlan,
+    may_change_files,
+)
 from hermes.domain.tools.tool import Tool, ToolContext, ToolResult
 from hermes.domain.turns.event import AgentEvent, Asked, Failed, Finished, Undone
 from hermes.domain.turns.session import Session
@@ -36,13 +44,9 @@ from hermes.domain.word import replace
 
 if TYPE_CHECKING:
     from hermes.execution.checkpoints.shadow import ShadowStore
+    from hermes.execution.checkpoints.walk import LeftOut
 
 log = logging.getLogger("hermes.checkpoints")
-_CHANGING = frozenset(("write_file", "patch", "terminal", "process", "execute_code"))
-_ONLY_LOOKS = re.compile(
-    r"(?:ls|pwd|cat|head|tail|wc|grep|echo|which|date|whoami|uname|stat|du|df|ps|id|git status)"
-    r"(?: [\w./:=@%+,-]+)*"
-)
 _MOST_TURNS = 1000
 _SHOWN = 10
 _NO_FOLDER = "The workspace is no folder of this machine."
@@ -71,7 +75,7 @@ class AgentCheckpoints:
 
     def dress(self, tools: Iterable[Tool]) -> list[Tool]:
         return [
-            self._guarded(tool) if isinstance(tool, Tool) and tool.name in _CHANGING else tool
+            self._guarded(tool) if isinstance(tool, Tool) and tool.name in CHANGING else tool
             for tool in tools
         ]
 
@@ -87,7 +91,7 @@ class AgentCheckpoints:
         """Keep the state of the workspace, if this may be the turn's first change of it; what the person has
         to know."""
         wanted = context.source is not None and context.source.checkpoints
-        if context.turn in self._turns or _only_looks(tool, arguments):
+        if context.turn in self._turns or not may_change_files(tool, arguments):
             return ""
         if not (wanted or self._stores.settings().enabled):
             return ""
@@ -138,7 +142,10 @@ class AgentCheckpoints:
     async def rewind(self, run: Run) -> str:
         """Do to files what a turn asks for; what is said of it."""
         turn, undone = run.turn, _undone(run)
-        words = undone_words(len(undone)) if turn.input.action is TurnAction.UNDO else ""
+        words = ""
+        if turn.input.action is TurnAction.UNDO:
+            kept = {row.turn for row in await self._stores.of_turns(list(undone))}
+            words = undone_words(len(undone), run.transcript, undone.keys() - kept)
         try:
             backend = self._backend_of(turn, run.session.workspace)
             world = await backend.place()
@@ -222,7 +229,13 @@ class _Restoring(Struct, kw_only=True):
         await self._shell(self.modes)
         parts = (("restored", self.restored), ("removed", self.removed))
         done = "; ".join(f"{verb} {_listed(paths)}" for verb, paths in parts if paths)
-        text = f"Files: {done}." if done else "No file had to be changed."
+        text = f"Files: {done}." if done else "No file was changed."
+        if self.removed:
+            text += " /rollback 1 brings back what was removed."
+        if self.plan.spared:
+            text += f" Kept, because they may hold what is in no checkpoint: {_listed(self.plan.spared)}."
+        if self.plan.left_out:
+            text += f" Changed, but in no checkpoint: {_listed(self.plan.left_out)}."
         if self.plan.unknown:
             text += " How an interrupted part of it left the files was not written down, so they stay."
         kept = sorted(self.plan.kept)
@@ -247,11 +260,12 @@ class _Restoring(Struct, kw_only=True):
         if live not in (object_id, self.plan.expected[path][1]):
             self.plan.kept.add(path)
             return
+        fresh = (0o755 if mode == "100755" else 0o644) & (~0o077 if path in self.plan.private else ~0)
         if live != object_id:
             data = await asyncio.to_thread(self.shadow.read, object_id) if object_id else None
-            await files.write("", full, data, follow=False)
+            await files.write("", full, data, follow=False, mode=fresh)
         (self.restored if object_id else self.removed).append(path)
-        if object_id and (mode == "100755") != bool(found is not None and found.mode & 0o100):
+        if object_id and found is not None and (fresh ^ found.mode) & 0o100:
             self.modes.append(f"chmod {'+x' if mode == '100755' else '-x'} -- {shlex.quote(f'./{path}')}")
 
     async def _shell(self, lines: Sequence[str]) -> None:
@@ -267,12 +281,14 @@ def _plan(
     if turn.input.action is TurnAction.UNDO:
         _take_back(plan, shadow, now, wanted)
         _leave_to_others(plan, shadow, wanted, others)
+        _spare(plan, shadow, [stretch.before for row in wanted for stretch in row.stretches], now)
         return plan
     changes, only = shadow.changes(wanted[0].before, now), turn.input.text
     if only:
         only = posixpath.normpath(only)
         changes = {path: each for path, each in changes.items() if f"{path}/".startswith(f"{only}/")}
     plan.take_back(changes, ())
+    _spare(plan, shadow, [wanted[0].before], now)
     return plan
 
 
@@ -309,6 +325,42 @@ def _leave_to_others(
                     plan.kept.add(path)
 
 
+def _spare(plan: RewindPlan, shadow: ShadowStore, states: Sequence[str], now: str) -> None:
+    """Leave alone what may be a file that was left out of the states before, and was moved or replaced."""
+    left: dict[str, LeftOut] = {}
+    for state in sorted(states, key=shadow.moment, reverse=True):
+        notes = shadow.notes(state)
+        left |= notes.left
+        plan.private.update(notes.private)
+    there = shadow.notes(now).left
+    both = left | there
+    plan.left_out = sorted({_outermost(path, both) for path in both if left.get(path) != there.get(path)})
+    gone = {path: note for path, note in left.items() if there.get(path, (0, 0, 0))[0] != note[0]}
+    files = {note[:2] for note in gone.values() if note[2]}
+    outer = [note for path, note in gone.items() if posixpath.dirname(path) not in left]
+    inodes, sizes = {note[0] for note in outer}, {note[1] for note in outer if note[1]}
+    for path, (_, object_id) in sorted(plan.targets.items()):
+        names = path.split("/")
+        ways = [os.path.join(shadow.root, *names[: count + 1]) for count in range(len(names))]
+        try:
+            infos = [os.lstat(way) for way in ways]
+        except OSError:
+            continue
+        is_moved = (infos[-1].st_ino, infos[-1].st_size) in files
+        if not object_id:
+            is_moved |= path in left or infos[-1].st_size in sizes
+            is_moved |= not inodes.isdisjoint(info.st_ino for info in infos)
+        if is_moved:
+            plan.targets.pop(path)
+            plan.spared.append(path)
+
+
+def _outermost(path: str, noted: Mapping[str, object]) -> str:
+    """The folder that is left out with all in it, or the file itself."""
+    ends = [place for place, letter in enumerate(path) if letter == "/"]
+    return next((path[:end] for end in ends if path[:end] in noted), path)
+
+
 def _undone(run: Run) -> dict[TurnId, None]:
     """The turns that this one undoes."""
     for place, entry in enumerate(run.transcript):
@@ -323,12 +375,6 @@ def _root(world: World) -> str:
     if not world.host_folder:
         raise UserError(_NO_FOLDER)
     return world.host_folder
-
-
-def _only_looks(tool: str, arguments: Mapping[str, object]) -> bool:
-    if tool == "process":
-        return arguments.get("action") != "write"
-    return tool == "terminal" and _ONLY_LOOKS.fullmatch(str(arguments.get("command"))) is not None
 
 
 def _blob_id(data: bytes) -> str:

@@ -7,7 +7,7 @@ leaves nothing, and a crash after it leaves enough to take the same decision aga
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -53,6 +53,7 @@ from hermes.domain.turns.session import SHARED_KINDS, FrozenPrompt, Session, Ses
 from hermes.domain.turns.transcript import (
     TurnView,
     last_compression,
+    may_have_changed_files,
     number_records,
     summed_upto,
     turn_entries,
@@ -363,7 +364,8 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
             undone = {entry.turn for entry in asked[-count:]}
             # Where they changed files, those are taken back by the run; it says what came of it.
             files = tx.checkpoints.of_turns({*undone, *turns_for(tx, self.transcript, undone)})
-            return [Undone(since=since.seq), *([] if files else [Finished(note=undone_words(count))])]
+            note = undone_words(count, self.transcript, undone)
+            return [Undone(since=since.seq), *([] if files else [Finished(note=note)])]
         again = since.record
         assert isinstance(again, UserSaid)
         return [Undone(since=since.seq), again]
@@ -476,8 +478,12 @@ def _run_by_hand(turn: Turn) -> ModelSaid:
     return ModelSaid(calls=(call,), ending=Ending.CALLS)
 
 
-def undone_words(count: int) -> str:
-    return f"Undone: the last {_turns(count)}."
+def undone_words(count: int, entries: Sequence[Entry], unkept: Collection[TurnId]) -> str:
+    """What is said of so many turns, some of which have no checkpoint."""
+    words = f"Undone: the last {_turns(count)}."
+    if may_have_changed_files(entry for entry in entries if entry.turn in unkept):
+        words += " Files that were changed without a checkpoint stay as they are."
+    return words
 
 
 def _turns(count: int) -> str:

@@ -8,13 +8,26 @@ from datetime import datetime
 from msgspec import Struct, field
 
 from hermes.domain.ids import SessionId, TurnId
+from hermes.domain.safety.late_pattern import late_pattern
 
 FileVersion = tuple[str, str]
 """The mode and the object id of a file, as git tells them; both empty for one that is not there."""
 NOT_KNOWN = "?"
 """Stands for how a stretch of work left the files, if nobody can tell it from what others did."""
+CHANGING = ("write_file", "patch", "terminal", "process", "execute_code")
+_ONLY_LOOKS = late_pattern(
+    r"(?:ls|pwd|cat|head|tail|wc|grep|echo|which|date|whoami|uname|stat|du|df|ps|id|git status)"
+    r"(?: [\w./:=@%+,-]+)*"
+)
 Changes = Mapping[str, tuple[FileVersion, FileVersion]]
 """Files that differ between two states, by path: how each was, and how it is."""
+
+
+def may_change_files(tool: str, arguments: Mapping[str, object]) -> bool:
+    if tool == "process":
+        return arguments.get("action") == "write"
+    looks = tool == "terminal" and _ONLY_LOOKS.fullmatch(str(arguments.get("command"))) is not None
+    return tool in CHANGING and not looks
 
 
 class Stretch(Struct, frozen=True, kw_only=True):
@@ -73,6 +86,12 @@ class RewindPlan(Struct, kw_only=True):
     kept: set[str] = field(default_factory=set)
     unknown: bool = False
     """Whether a stretch has no written end, so that nobody can tell what it did from what others did."""
+    spared: list[str] = field(default_factory=list)
+    """What may be all that is left of files that no state holds: it stays."""
+    left_out: list[str] = field(default_factory=list)
+    """What changed, but is in no state."""
+    private: set[str] = field(default_factory=set)
+    """What only its owner could read."""
 
     def take_back(self, changes: Changes, since: Iterable[str]) -> None:
         """Undo the changes of a turn, the newest turn first; `since` are the files that somebody else changed

@@ -10,6 +10,7 @@ from datetime import datetime
 from msgspec import Struct, field
 
 from hermes.domain.ids import CallId, TurnId
+from hermes.domain.tools.checkpoint import may_change_files
 from hermes.domain.tools.tool import ToolCall
 from hermes.domain.turns.event import (
     Answered,
@@ -214,6 +215,22 @@ _WRITERS = ("write_file", "patch")
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.MULTILINE)
 
 
+def _arguments(call: ToolCall) -> dict[str, object]:
+    try:
+        given = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return {}
+    return given if isinstance(given, dict) else {}
+
+
+def may_have_changed_files(entries: Iterable[Entry]) -> bool:
+    """Whether any call of these records was started that may change files."""
+    records = [entry.record for entry in entries]
+    started = {record.call for record in records if isinstance(record, ToolStarted)}
+    calls = [call for record in records if isinstance(record, ModelSaid) for call in record.calls]
+    return any(call.id in started and may_change_files(call.name, _arguments(call)) for call in calls)
+
+
 def changed_files(entries: Iterable[Entry]) -> list[str]:
     """Those that tools of these records were told to change, each once, the latest last."""
     files: dict[str, None] = {}
@@ -221,11 +238,8 @@ def changed_files(entries: Iterable[Entry]) -> list[str]:
     for call in calls:
         if call.name not in _WRITERS:
             continue
-        try:
-            given = json.loads(call.arguments)
-        except (ValueError, RecursionError):
-            continue
-        path, diff = (given.get("path"), given.get("patch")) if isinstance(given, dict) else (None, None)
+        given = _arguments(call)
+        path, diff = given.get("path"), given.get("patch")
         named = [path] if isinstance(path, str) and path else []
         named += [a or b for a, b in _PATCHED.findall(diff)] if isinstance(diff, str) else []
         for one in named:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ import msgspec
 
 from hermes.domain.errors import UserError
 from hermes.domain.tools.checkpoint import Changes
-from hermes.execution.checkpoints.walk import FileStamp, list_files
+from hermes.execution.checkpoints.walk import FileStamp, LeftOut, list_files
 from hermes.execution.files.work import read_file
 
 _SECONDS = 60.0
@@ -38,6 +39,14 @@ class SnapshotLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     file: int
     whole: int
+
+
+class StateNotes(msgspec.Struct, frozen=True):
+    """What a state tells beside the files that it holds: what was left out, and which files only their owner
+    could read."""
+
+    left: dict[str, LeftOut] = {}
+    private: tuple[str, ...] = ()
 
 
 class _Seen(msgspec.Struct):
@@ -67,17 +76,19 @@ class ShadowStore:
             raise UserError("git is not installed.")
         with self._locked():
             began = time.time_ns()
-            files = list_files(self.root, limits.file)
+            files, left = list_files(self.root, limits.file)
+            private = [path for path, stamp in files.items() if not stamp[3] & 0o077]
+            notes = json.dumps({"left": left, "private": private})
             self._make()
             seen = self._load()
             try:
-                state, tree = self._import(name, seen, files, limits)
+                state, tree = self._import(name, notes, seen, files, limits)
             except OSError:
                 if not seen.tree:
                     raise UserError(f"git could not keep {self.root}.") from None
                 # What was seen last is not in the store any more.
                 try:
-                    state, tree = self._import(name, _Seen(), files, limits)
+                    state, tree = self._import(name, notes, _Seen(), files, limits)
                 except OSError as error:
                     raise UserError(f"git could not keep {self.root} ({error}).") from None
             certain = began - _RECENT
@@ -96,8 +107,11 @@ class ShadowStore:
 
     def moment(self, state: str) -> int:
         """When a state was kept, in nanoseconds."""
-        words = self._run("log", "-1", "--format=%ct %B", state).split()
+        words = self._run("log", "-1", "--format=%ct %s", state).split()
         return int(words[1]) if len(words) > 1 else int(words[0]) * 10**9
+
+    def notes(self, state: str) -> StateNotes:
+        return msgspec.convert(json.loads(self._run("log", "-1", "--format=%b", state) or "{}"), StateNotes)
 
     def read(self, object_id: str) -> bytes:
         return self._run("cat-file", "blob", object_id)
@@ -154,7 +168,7 @@ class ShadowStore:
             (self._folder / ROOT_FILE).write_text(self.root)
 
     def _import(
-        self, name: str, seen: _Seen, files: Mapping[str, FileStamp], limits: SnapshotLimits
+        self, name: str, notes: str, seen: _Seen, files: Mapping[str, FileStamp], limits: SnapshotLimits
     ) -> tuple[str, str]:
         """The ids of the state and of its tree; an `OSError` if git breaks off."""
         changed = [path for path, stamp in files.items() if seen.files.get(path) != stamp]
@@ -176,7 +190,7 @@ class ShadowStore:
         ) as git:  # fmt: skip
             assert git.stdin is not None and git.stdout is not None
             try:
-                for piece in self._stream(name, seen, files, changed, limits.file):
+                for piece in self._stream(name, notes, seen, files, changed, limits.file):
                     git.stdin.write(piece)
                 git.stdin.close()
                 told = git.stdout.read().split()
@@ -188,11 +202,17 @@ class ShadowStore:
         return told[0].decode(), told[3].decode()
 
     def _stream(
-        self, name: str, seen: _Seen, files: Mapping[str, FileStamp], changed: list[str], largest: int
+        self,
+        name: str,
+        notes: str,
+        seen: _Seen,
+        files: Mapping[str, FileStamp],
+        changed: list[str],
+        largest: int,
     ) -> Iterator[bytes]:
         deadline = time.monotonic() + _SECONDS
-        who, moment = f"hermes <> {int(time.time())} +0000", str(time.time_ns())
-        yield f"commit {_REFS}/{name}\nmark :1\ncommitter {who}\ndata {len(moment)}\n{moment}\n".encode()
+        who, told = f"hermes <> {int(time.time())} +0000", f"{time.time_ns()}\n\n{notes}"
+        yield f"commit {_REFS}/{name}\nmark :1\ncommitter {who}\ndata {len(told)}\n{told}\n".encode()
         if seen.tree:
             yield f"M 040000 {seen.tree} \n".encode()
             # What is not known to be as it was is taken out first: a folder may stand there by now.
@@ -206,7 +226,7 @@ class ShadowStore:
             except OSError:
                 yield b"D " + _quoted(path)
                 continue
-            mode = b"100755" if files[path][3] else b"100644"
+            mode = b"100755" if files[path][3] & 0o100 else b"100644"
             yield b"M %s inline %sdata %d\n" % (mode, _quoted(path), len(data))
             yield data + b"\n"
         yield b'get-mark :1\nls :1 ""\n'
