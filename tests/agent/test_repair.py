@@ -25,8 +25,8 @@ TOOLS = ["read_file", "write_file", "search_files", "terminal", "process", "todo
         ("ReadFile", "read_file"),
         ("read_file_tool", "read_file"),
         ("functions.read_file", "read_file"),
-        ("search_file", "search_files"),
-        ("terminl", "terminal"),
+        ("search_file", "search_file"),
+        ("terminl", "terminl"),
         ("todo_tool", "todo"),
         ("delete_everything", "delete_everything"),
         ("list_files", "list_files"),
@@ -38,6 +38,11 @@ TOOLS = ["read_file", "write_file", "search_files", "terminal", "process", "todo
 )
 def test_names(written: str, meant: str) -> None:
     assert repair_name(written, TOOLS) == meant
+
+
+@pytest.mark.parametrize("written", ["mcp__adm__disable_user", "mcp__adm__del", "disable_user"])
+def test_no_other_tool_takes_the_place_of_a_missing_one(written: str) -> None:
+    assert repair_name(written, ["mcp__adm__enable_user", "mcp__adm__die", "mcp__adm2__disable_user"]) == written
 
 
 @pytest.mark.parametrize(

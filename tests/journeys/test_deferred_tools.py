@@ -100,6 +100,28 @@ async def test_the_bridge_leads_around_no_approval(tmp_path: Path) -> None:
         await chat.until_seen("Denied by the user.")
 
 
+async def test_words_from_outside_do_not_keep_tools_from_being_found(tmp_path: Path) -> None:
+    async def read(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        return ToolResult(text="a page", outside=True)
+
+    schema = {"type": "object"}
+    page = Tool(name="read_page", description="Reads.", parameters=schema, run=read, effect=Effect.READ)
+    weigh = instrument("weigh_sample", "Weighs a sample on the precision scales.")
+
+    def script(request: ModelRequest) -> Say:
+        done = results(request)
+        if len(done) == 1:
+            return call(TOOL_SEARCH, '{"query": "precision scales for a sample"}')
+        return say(f"found {json.loads(done[1])[0]['name']}") if done else call("read_page")
+
+    chat = Journey(folder=tmp_path, script=script)
+    chat.tools = [*world_tools(chat.world.effect), page, *laboratory(), weigh]
+    async with chat:
+        chat.world.write("look")
+        await chat.until_seen("found weigh_sample")
+        assert not any("Asked because" in seen for seen in chat.world.seen())
+
+
 async def test_a_withdrawn_tool_is_not_reached_through_the_bridge(tmp_path: Path) -> None:
     def script(request: ModelRequest) -> Say:
         last = request.entries[-1].record

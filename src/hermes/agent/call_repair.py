@@ -12,12 +12,11 @@ from collections.abc import Collection, Iterable
 
 from hermes.domain.ids import CallId, new_call_id
 from hermes.domain.safety.late_pattern import late_pattern
-from hermes.domain.text import closest, storable, storable_all
+from hermes.domain.text import storable, storable_all
 from hermes.domain.tools.deferral import TOOL_CALL
 from hermes.domain.tools.tool import ToolCall
 from hermes.domain.word import replace
 
-_CLOSE = 0.85
 _LONGEST_LITERAL = 200_000
 _ID = late_pattern(r"[A-Za-z0-9_.:-]{1,64}")
 _CAMEL = late_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -67,14 +66,15 @@ def _unbridged(call: ToolCall, tools: Collection[str]) -> ToolCall:
 
 
 def repair_name(name: str, tools: Collection[str]) -> str:
-    """The tool that is meant, or the name as it was written."""
+    """The tool whose name is only spelt in another way, or the name as it was written. A tool with a similar
+    name is not the one that was meant: it may do the opposite, or be there although the other was excluded."""
     if name in tools:
         return name
     plain = _CAMEL.sub("_", name.strip().rpartition(".")[2]).replace("-", "_").replace(" ", "_").lower()
     for spelling in (plain, plain.removesuffix("_tool"), plain.replace("__", "_")):
         if spelling in tools:
             return spelling
-    return closest(plain.removesuffix("_tool"), tools, _CLOSE) or storable(name)
+    return storable(name)
 
 
 def repair_arguments(text: str) -> str | None:

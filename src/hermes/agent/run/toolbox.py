@@ -13,7 +13,7 @@ from hermes.agent.run.opinion import GiveOpinion
 from hermes.domain.errors import UserError
 from hermes.domain.ports.agent import Run
 from hermes.domain.settings.declaring import STAND_IN
-from hermes.domain.text import one_line
+from hermes.domain.text import closest, one_line
 from hermes.domain.tools.deferral import TOOL_CALL, runnable_bridge
 from hermes.domain.tools.tool import (
     NO_STANDING,
@@ -115,7 +115,9 @@ class TurnTools(Struct, frozen=True, kw_only=True):
             return WITHHELD
         if call.name not in self.tools:
             known = ", ".join(sorted(self.tools.keys() - self.hidden)) or "none"
-            return f"There is no tool “{one_line(call.name)}”. There are: {known}."
+            similar = closest(call.name, self.tools)
+            meant = f" Did you mean {similar}?" if similar else ""
+            return f"There is no tool “{one_line(call.name)}”.{meant} There are: {known}."
         if call.name not in self.client and call.name not in self.now():
             return WITHDRAWN.format(name=call.name)
         if read_arguments(call.arguments) is None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from hermes.domain.chats.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
-from hermes.domain.tools.deferral import BRIDGE, LOAD_BY_BUDGET, TOOL_CALL, LoadRule
+from hermes.domain.tools.deferral import BRIDGE, LOAD_BY_BUDGET, TOOL_CALL, LoadRule, runnable_bridge
 from hermes.domain.tools.tool import Approval, Effect, Tool, ToolContext, ToolResult
 from hermes.domain.tools.toolsets import MCP, check_names, is_chosen, stands_for
 from hermes.domain.turns.session import Session
@@ -136,7 +136,8 @@ class Toolbox:
             if usable.keys() - listed.keys():
                 # Limits of tools say nothing about the way to them.
                 frozen = [tool for tool in listed.values() if tool in frozen or tool.name in BRIDGE]
-            answer = self._keep(key, {tool.name: _offered(tool, usable.get(tool.name)) for tool in frozen})
+            runnable = {**usable, **runnable_bridge({})}
+            answer = self._keep(key, {tool.name: _offered(tool, runnable.get(tool.name)) for tool in frozen})
         return answer
 
     def deferred(self, session: Session) -> Sequence[Tool]:
