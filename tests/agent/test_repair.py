@@ -42,7 +42,9 @@ def test_names(written: str, meant: str) -> None:
 
 @pytest.mark.parametrize("written", ["mcp__adm__disable_user", "mcp__adm__del", "disable_user"])
 def test_no_other_tool_takes_the_place_of_a_missing_one(written: str) -> None:
-    assert repair_name(written, ["mcp__adm__enable_user", "mcp__adm__die", "mcp__adm2__disable_user"]) == written
+    assert (
+        repair_name(written, ["mcp__adm__enable_user", "mcp__adm__die", "mcp__adm2__disable_user"]) == written
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 """`hermes memory setup`: chooses a memory provider, and says what is wrong with one that there is not. And
-what `hermes memory list` says of files that no gateway has read."""
+what its other commands do with files that people have changed."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from tests.cli.command import hermes
+from tests.cli.command import gateway, hermes
 
 
 def test_a_provider_is_chosen_or_refused_in_a_sentence(tmp_path: Path) -> None:
@@ -20,10 +21,39 @@ def test_a_provider_is_chosen_or_refused_in_a_sentence(tmp_path: Path) -> None:
     assert missing not in hermes(home, "memory", "status", HINDSIGHT_API_KEY="key-0123456789").err
 
 
-def test_entries_of_files_that_no_gateway_has_read_are_told(tmp_path: Path) -> None:
+def _remember(home: Path, *entries: str) -> Path:
+    (home / "memories").mkdir(parents=True, exist_ok=True)
+    file = home / "memories" / "MEMORY.md"
+    file.write_text("\n§\n".join(entries))
+    return file
+
+
+def test_entries_of_files_that_no_gateway_has_read_are_listed(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    (home / "memories").mkdir(parents=True)
-    assert "MEMORY.md" not in hermes(home, "memory", "list").err
-    (home / "memories" / "MEMORY.md").write_text("I like tea\n")
-    listed = hermes(home, "memory", "list")
-    assert "What stands new in MEMORY.md counts once the gateway runs" in listed.err
+    assert "Nothing is remembered" in hermes(home, "memory", "list").out
+    _remember(home, "I like tea")
+    assert "I like tea" in hermes(home, "memory", "list").out
+
+
+def test_what_people_wrote_into_the_files_outlives_a_command(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with gateway(home):
+        _without_losses(home)
+    _without_losses(home)
+
+
+def _without_losses(home: Path) -> None:
+    file = _remember(home, "I like tea", "The box is called LEMON")
+    entries = {entry["text"]: entry["id"] for entry in json.loads(hermes(home, "memory", "export").out)}
+    assert entries.keys() == {"I like tea", "The box is called LEMON"}
+    file.write_text(file.read_text().rstrip().replace("tea", "coffee") + "\n§\nA new note")
+    lemon = str(entries["The box is called LEMON"])
+    assert hermes(home, "memory", "edit", lemon, "The box is called MANGO").code == 0
+    assert set(file.read_text().strip().split("\n§\n")) == {
+        "I like coffee",
+        "The box is called MANGO",
+        "A new note",
+    }
+    file.write_text(file.read_text().rstrip() + "\n§\nAnother note")
+    assert hermes(home, "memory", "forget", lemon, "--yes").code == 0
+    assert set(file.read_text().strip().split("\n§\n")) == {"I like coffee", "A new note", "Another note"}

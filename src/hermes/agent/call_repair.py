@@ -67,7 +67,7 @@ def _unbridged(call: ToolCall, tools: Collection[str]) -> ToolCall:
 
 def repair_name(name: str, tools: Collection[str]) -> str:
     """The tool whose name is only spelt in another way, or the name as it was written. A tool with a similar
-    name is not the one that was meant: it may do the opposite, or be there although the other was excluded."""
+    name is not the one that was meant: it may do the opposite, or be there where the other was excluded."""
     if name in tools:
         return name
     plain = _CAMEL.sub("_", name.strip().rpartition(".")[2]).replace("-", "_").replace(" ", "_").lower()

@@ -40,6 +40,7 @@ from hermes.domain.chats.pairing import Account
 from hermes.domain.chats.rows import OutboxRow, SearchHit
 from hermes.domain.errors import UserError
 from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, AgentId, SessionId
+from hermes.domain.ports.agent import MemoryCare
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.live import SettingsReport
 from hermes.domain.text import one_line, storable
@@ -59,7 +60,7 @@ class OperatorDesk(Struct, frozen=True, kw_only=True):
     """A home in the hands of its operator. `route` says whose something is that names no agent, `sends`
     whether somebody sends to a chat now; `carry` wakes who hands conversations over, `apply` adopts the
     settings that stand in the files, `restart` begins anew with them, `copy_database` makes a copy that
-    nobody changes; `print_memory` brings the files of an agent's memory up to date, `tend_checkpoints` looks
+    nobody changes; `memory_of` is what looks after an agent's memory with its files, `tend_checkpoints` looks
     after the checkpoints of one."""
 
     agents: Sequence[AgentId]
@@ -73,7 +74,7 @@ class OperatorDesk(Struct, frozen=True, kw_only=True):
     apply: Callable[[], Awaitable[SettingsReport]]
     restart: Callable[[], Awaitable[None]]
     copy_database: Callable[[], Awaitable[str]]
-    print_memory: Callable[[AgentId], Awaitable[None]]
+    memory_of: Callable[[AgentId], Awaitable[MemoryCare | None]]
     tend_checkpoints: Callable[[AgentId, str], Awaitable[list[CheckpointView]]]
     busy: Callable[[], Collection[AgentId]] = tuple
     """The agents that are at work."""
@@ -83,9 +84,12 @@ class OperatorDesk(Struct, frozen=True, kw_only=True):
 
     async def collect(self, query: Callable[[Tx], list[T]], only: str | None = None) -> list[T]:
         """What a query finds with all agents, or with one alone."""
-        if only is not None and only not in self.agents:
-            raise NotFound(f"There is no agent “{one_line(only, 80)}”.")
-        return await self.of(EVERY_AGENT if only is None else AgentId(only)).read(query)
+        return await self.of(EVERY_AGENT if only is None else self.check(only)).read(query)
+
+    def check(self, agent: str) -> AgentId:
+        if agent not in self.agents:
+            raise NotFound(f"There is no agent “{one_line(agent, 80)}”.")
+        return AgentId(agent)
 
 
 OPERATIONS: dict[Perform, tuple[str, str, str]] = {}

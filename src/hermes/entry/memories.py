@@ -6,6 +6,7 @@ from hermes.control.people.memory import change_entry, entries_about, forget_per
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.knowledge.memory import MemoryEntry
+from hermes.domain.ports.agent import MemoryCare
 from hermes.domain.ports.store import Tx
 from hermes.entry.desk import OperatorDesk, operation
 
@@ -23,6 +24,7 @@ async def list_memory(
         persons = {entry.person for entry in entries}
         return tx.memory.find(words, persons, MOST_FOUND)
 
+    await _read_back(desk, agent)
     return await desk.collect(read, agent)
 
 
@@ -31,9 +33,11 @@ async def edit_memory(
     desk: OperatorDesk, agent: str, entry: int, text: str | None = None, shared: bool | None = None
 ) -> MemoryEntry:
     settings, now = desk.courier.live.now, desk.courier.clock.now()
+    memory = await _read_back(desk, agent)
     store = desk.of(AgentId(agent))
     changed = await store.write(lambda tx: change_entry(tx, entry, text, shared, settings, now))
-    await desk.print_memory(AgentId(agent))
+    if memory is not None:
+        await memory.print_files()
     return changed
 
 
@@ -51,6 +55,17 @@ async def forget_memory(
 
     if (entry is None) == (person is None):
         raise UserError("Name an entry or a person.")
+    memory = await _read_back(desk, agent)
     count = await desk.of(AgentId(agent)).write(forget)
-    await desk.print_memory(AgentId(agent))
+    if memory is not None:
+        await memory.print_files()
     return count
+
+
+async def _read_back(desk: OperatorDesk, agent: str) -> MemoryCare | None:
+    """An agent's memory, with what somebody has written into its files since: it is shown, and not lost when
+    they are printed again."""
+    memory = await desk.memory_of(desk.check(agent))
+    if memory is not None:
+        await memory.read_back()
+    return memory

@@ -11,12 +11,11 @@ from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column, ago
 from hermes.control.people.memory import STILL_HELD
 from hermes.domain.errors import UserError
-from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.knowledge.memory import EVERYBODY, MemoryEntry, parse_entries
+from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.knowledge.memory import EVERYBODY, MemoryEntry
 from hermes.domain.text import one_line
 from hermes.entry.memories import edit_memory, forget_memory, list_memory
-from hermes.state.home.homes import agent_home, prepare_home
-from hermes.state.memory.files import read_printed
+from hermes.state.home.homes import prepare_home
 from hermes.state.settings.by_key import set_setting
 from hermes.state.settings.loader import load_settings
 
@@ -151,24 +150,6 @@ def _list(command: CliCommand) -> None:
         "Nothing fits." if words else "Nothing is remembered yet. Agents note what they are told to remember."
     )
     command.list(_entries(command, words), columns, none=none)
-    waiting = _not_read_yet(command)
-    if waiting and not command.asked.json:
-        command.console.note(
-            f"What stands new in {waiting} counts once the gateway runs: hermes gateway start"
-        )
-
-
-def _not_read_yet(command: CliCommand) -> str:
-    """The memory files with entries that no gateway has seen; one that runs reads them by itself."""
-    if open_home(command).running:
-        return ""
-    settings = load_settings(command.home, command.environ).settings
-    home = agent_home(command.home, AgentId(_agent(command)), settings)
-    known = {entry.text for entry in _entries(command)}
-    files = ("MEMORY.md", "USER.md")
-    return " and ".join(
-        name for name in files if not known.issuperset(parse_entries(read_printed(home, name)))
-    )
 
 
 def _export(command: CliCommand) -> None:

@@ -27,6 +27,7 @@ from hermes.domain.chats.message import Inbound
 from hermes.domain.clock import SystemClock, zone_named
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId, DeliveryId, SessionId
+from hermes.domain.ports.agent import MemoryCare
 from hermes.domain.ports.world import JobWorld
 from hermes.domain.settings.live import LiveSettings, SettingsReport
 from hermes.domain.settings.settings import Profile, Settings
@@ -137,21 +138,21 @@ class HomeAccess(Struct, frozen=True, kw_only=True):
             apply=partial(_check_settings, loaded),
             restart=_no_gateway,
             copy_database=self._copy_database,
-            print_memory=partial(self._print_memory, courier),
+            memory_of=partial(self._memory_of, courier, loaded),
             tend_checkpoints=partial(self._tend_checkpoints, courier),
         )
 
     async def _copy_database(self) -> str:
         return str(await asyncio.to_thread(backup, self.command.home / DATABASE_FILE, SystemClock().now()))
 
-    async def _print_memory(self, courier: MessageSender, agent: AgentId) -> None:
+    async def _memory_of(self, courier: MessageSender, loaded: LoadedSettings, agent: AgentId) -> MemoryCare:
         from hermes.app.agents.memory import AgentMemory
 
-        settings = courier.live.now
+        settings = loaded.settings
         home = agent_home(self.command.home, agent, settings)
         profile = Profile(agent=agent, home=home, settings=settings)
-        memory = AgentMemory(profile, courier.store.scoped(agent), courier.clock, lambda: settings)
-        await memory.print_files()
+        store, redact = courier.store.scoped(agent), loaded.secrets.redact
+        return AgentMemory(profile, store, courier.clock, lambda: settings, redact)
 
     async def _tend_checkpoints(
         self, courier: MessageSender, agent: AgentId, action: str

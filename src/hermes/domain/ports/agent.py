@@ -174,6 +174,9 @@ class MemoryCare(Protocol):
     async def forget(self, person: str) -> int:
         """Forget all about a person; how many entries that were."""
 
+    async def read_back(self) -> None:
+        """Take over what somebody wrote into the files."""
+
     async def print_files(self) -> None:
         """Show in the files what is in the store by now."""
 

@@ -20,6 +20,7 @@ from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.chats.rows import OpenWork
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
+from hermes.domain.ports.agent import MemoryCare
 from hermes.domain.ports.store import Tx
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.sse import encode_event
@@ -239,16 +240,14 @@ def _desk(call: HttpCall) -> OperatorDesk:
         apply=call.site.apply,
         restart=call.site.restart,
         copy_database=call.site.copy_database,
-        print_memory=partial(_print_memory, gateway),
+        memory_of=partial(_memory_of, gateway),
         tend_checkpoints=partial(_tend_checkpoints, gateway),
         busy=lambda: gateway.busy_agents,
     )
 
 
-async def _print_memory(gateway: Gateway, agent: AgentId) -> None:
-    memory = (await gateway.agents.get(agent)).memory
-    if memory is not None:
-        await memory.print_files()
+async def _memory_of(gateway: Gateway, agent: AgentId) -> MemoryCare | None:
+    return (await gateway.agents.get(agent)).memory
 
 
 async def _tend_checkpoints(gateway: Gateway, agent: AgentId, action: str) -> list[CheckpointView]:
