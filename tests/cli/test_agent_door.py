@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import pytest
 
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
+from hermes.domain.settings.live import SettingsReport
 from hermes.entry.terminal.door import SessionChoice, TerminalState
 from hermes.entry.terminal.remote import GatewayConnection, enter_remote
 from hermes.testing.api import ApiWorld
-from tests.cli.command import hermes
+from tests.cli.command import PATIENCE, hermes
 from tests.cli.test_chat import chat
 
 BEE = AgentId("bee")
@@ -74,3 +76,17 @@ async def test_a_terminal_switches_to_another_agent_and_back(home: Path) -> None
         with pytest.raises(UserError, match="There is no session"):
             wish = SessionChoice(named=second.session, terminal=TerminalState(agent=AgentId("main")))
             await enter_remote(line, wish)
+
+
+async def test_a_watcher_comes_to_the_end_although_the_agent_is_removed(home: Path) -> None:
+    async with (
+        asyncio.timeout(PATIENCE),
+        ApiWorld(home=home),
+        GatewayConnection(lambda: home / "gateway.sock") as line,
+    ):
+        visit = await enter_remote(line, SessionChoice(terminal=TerminalState(agent=BEE)))
+        turn = await visit.door.say("hello", "1")
+        assert [seen async for seen in visit.door.watch(turn.id, 0)]
+        (home / "config.yaml").write_text(AGENTS.replace("bee: {description: the garden}, ", ""))
+        await line.ask("/control/settings", {}, SettingsReport)
+        assert [seen async for seen in visit.door.watch(turn.id, 0)]

@@ -40,3 +40,8 @@ async def test_the_last_reply_and_the_last_days(tmp_path: Path, days: str) -> No
         await chat.until_seen("- scripted: 1 model call, ")
         chat.world.write("/insights soon")
         await chat.until_seen("Write how many days to look at.")
+
+
+def test_another_key_is_not_another_provider() -> None:
+    assert ModelSaid(via="#ONE_KEY").other_provider == ""
+    assert ModelSaid(via="openrouter#2").other_provider == "openrouter"

@@ -204,6 +204,7 @@ async def test_a_model_for_everybody_is_written_down(tmp_path: Path) -> None:
             assert "The default model is now custom:house:tiny" in await type_in(
                 app, "/model tiny --provider house --global"
             )
+            assert await say_here(app, "hello") == "house: tiny"
         text = (tmp_path / "config.yaml").read_text()
         assert "custom:house:tiny" in text
         app = App(tmp_path, {"HERMES_NO_PROBE": "1"}, AppOverrides(platforms={}, tools=()))

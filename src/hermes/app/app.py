@@ -100,6 +100,7 @@ class App:
         self._conceal = Concealing(loaded=self._secrets.conceal, everything=self._secrets.redact)
         self._live = LiveSettings(self.loaded.settings)
         self._gateway: Gateway | None = None
+        self._settings: SettingsGenerations | None = None
         self._use = GatewayUse(stays=self._given.stay)
         self._end_reason = ASKED_TO_STOP
         self._store: SqliteStore | None = None
@@ -309,8 +310,14 @@ class App:
             can_restart=self._given.boots,
             check_start=self.check_start,
             update=self._update,
-            directory=GatewayModels(self._home, lambda: self._agents.models, lambda: self.loaded),
+            directory=GatewayModels(
+                self._home, lambda: self._agents.models, lambda: self.loaded, self._apply_settings
+            ),
         )
+
+    async def _apply_settings(self) -> None:
+        if self._settings is not None:
+            await self._settings.apply()
 
     async def _update(self) -> str:
         from hermes.execution.service import checkout  # rarely needed
@@ -354,7 +361,7 @@ class App:
             await take_over_jobs(self._home, agents, settings, store, clock)
         await gateway.start()
         http = AppHttp(self._home, self.loaded, self._environ, status.tell_platform)
-        generations = self._generations(parts, agents, status)
+        self._settings = generations = self._generations(parts, agents, status)
         if not self._given.in_memory:
             await http.open(self._door(gateway, http, status, generations))
         kept = {

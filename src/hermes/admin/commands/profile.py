@@ -168,15 +168,22 @@ def _rename(command: CliCommand) -> None:
         raise UserError(f"The profile “{DEFAULT_PROFILE}” is the home itself.", hint="It keeps its name.")
     home = profile_home(root, name)
     place = new_home(root, new)
-    holder = home_holder(home)
-    if holder is not None:
-        raise home_in_use(home, holder)
+    _check_unused(home, name)
     chosen = active_profile(root) == name
     with hold_home(home, command.name):
         home.rename(place)
     if chosen:
         _choose(root, new)
     command.console.line(f"The profile “{name}” is called “{new}” now: {place}")
+
+
+def _check_unused(home: Path, name: str) -> None:
+    holder = home_holder(home)
+    if holder is not None and holder.what == GATEWAY:
+        hint = f"Stop it first: hermes -p {name} gateway stop"
+        raise UserError(f"A gateway runs on {home} ({holder}).", hint=hint)
+    if holder is not None:
+        raise home_in_use(home, holder)
 
 
 def _use(command: CliCommand) -> None:
@@ -212,12 +219,7 @@ def _remove(command: CliCommand) -> None:
             hint="docs/start/install.md says how to uninstall Hermes.",
         )
     home = profile_home(root, name)
-    holder = home_holder(home)
-    if holder is not None and holder.what == GATEWAY:
-        hint = f"Stop it first: hermes -p {name} gateway stop"
-        raise UserError(f"A gateway runs on {home} ({holder}).", hint=hint)
-    if holder is not None:
-        raise home_in_use(home, holder)
+    _check_unused(home, name)
     if not command.asked.yes:
         what = "and delete all its data permanently" if command.asked.purge else "(its data are kept)"
         console.confirm(f"Remove the profile “{name}” {what}? {home}")

@@ -298,7 +298,7 @@ class AgentLoop:
             return
         bounded = speech.cut and options.max_tokens is not None
         calls = () if closing or bounded else repair_calls(speech.reply.calls, bench.tools, progress.ids)
-        own = speech.reply.via[:1] in ("", "#")  # else another model answered, and its prices count
+        own = not speech.reply.other_provider  # else another model answered, and its prices count
         names = (request.model, speech.reply.model) if own else (speech.reply.model,)
         usage = self._priced(speech.reply.usage, *names)
         said = replace(speech.reply, calls=calls if options.parallel else calls[:1], usage=usage)

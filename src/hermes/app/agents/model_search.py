@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -189,9 +189,14 @@ class GatewayModels:
     """The directory of models that a gateway's commands see. `models` and `loaded` are those of now."""
 
     def __init__(
-        self, home: Path, models: Callable[[], AgentModels], loaded: Callable[[], LoadedSettings]
+        self,
+        home: Path,
+        models: Callable[[], AgentModels],
+        loaded: Callable[[], LoadedSettings],
+        apply: Callable[[], Awaitable[object]],
     ) -> None:
         self._home = home
+        self._apply = apply
         self._models = models
         self._loaded = loaded
 
@@ -217,7 +222,12 @@ class GatewayModels:
         return await self._search(agent).find(text, provider, refresh)
 
     async def adopt(self, option: ModelOption) -> str:
-        return await asyncio.to_thread(adopt_model, self._home, self._loaded(), option.name)
+        adopted = await asyncio.to_thread(adopt_model, self._home, self._loaded(), option.name)
+        try:
+            await self._apply()
+        except UserError as error:
+            return f"{adopted} The gateway does not use it yet: {error}"
+        return adopted
 
 
 def adopt_model(home: Path, loaded: LoadedSettings, name: str) -> str:

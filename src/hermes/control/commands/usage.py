@@ -57,7 +57,8 @@ def _latest(call: CommandCall) -> list[str]:
     last = next((reply for reply in replies if reply.model), None)
     if last is None:
         return []
-    lines = [f"The last answer came from {last.model} by {last.via.partition('#')[0]}."] if last.via else []
+    other = last.other_provider
+    lines = [f"The last answer came from {last.model} by {other}."] if other else []
     if last.cache_miss is not None:
         lines.append(f"Its prompt was not found in the cache: {_MISSES[last.cache_miss]}.")
     return lines

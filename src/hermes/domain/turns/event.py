@@ -107,6 +107,11 @@ class ModelSaid(Struct, frozen=True, kw_only=True, omit_defaults=True):
     via: str = ""
     cache_miss: CacheMiss | None = None
 
+    @property
+    def other_provider(self) -> str:
+        """The provider that answered in the place of the agent's own; empty if none did."""
+        return self.via.partition("#")[0]
+
 
 class ToolStarted(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The intent: on disk before the tool runs. `key` makes a repeat of a `keyed` call harmless. `approved`

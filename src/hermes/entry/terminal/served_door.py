@@ -6,6 +6,7 @@ began it."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -172,7 +173,8 @@ def _unseen_in(folder: str | None) -> str:
 
 async def note_seen(gateway: Gateway, agent: AgentId, turn: TurnId) -> None:
     """A terminal has watched a turn to its end, so nobody will ask for it again."""
-    await gateway.write(agent, lambda tx: tx.requests.remove(id_for(_PREFIX, turn)))
+    with contextlib.suppress(UserError):  # an agent may have been removed meanwhile
+        await gateway.write(agent, lambda tx: tx.requests.remove(id_for(_PREFIX, turn)))
 
 
 async def chat_menu(gateway: Gateway, caller: Caller, named: SessionId | None) -> ChatMenu:
