@@ -348,7 +348,7 @@ class Gateway(WiredGateway):
         store = self._parts.store.scoped(agent)
         stopping = await store.write(lambda tx: stop_turn(tx, turn, reason), ends=True)
         if stopping is not None:
-            await self.actors.stop(agent, stopping.session)
+            self.actors.ring(agent, stopping.session)
         return stopping is not None
 
     async def delete_session(self, agent: AgentId, session: SessionId) -> None:
@@ -357,7 +357,7 @@ class Gateway(WiredGateway):
         store = self._parts.store.scoped(agent)
         why = "its session was deleted"
         stopping = await store.write(lambda tx: stop_session(tx, session, why), ends=True)
-        await self.actors.stop(agent, session)
+        self.actors.ring(agent, session)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 for turn in stopping:

@@ -6,9 +6,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from hermes.control.sessions.callers import wake_session
+from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.agent import ModelRequest
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, last_words, say
@@ -95,6 +98,32 @@ async def test_what_an_agent_left_can_be_seen_stopped_and_deleted(tmp_path: Path
         listed = await api.get("/v1/runs")
         assert [one["run_id"] for one in listed.json["data"]] == [here]
         assert (await api.post("/v1/runs", {"input": "x", "model": "zebra"})).status == 404
+
+
+async def test_nobody_waits_for_turns_of_an_agent_that_went(tmp_path: Path) -> None:
+    """What it is doing comes to its end; what was accepted just before it went is refused with the reason,
+    whether it stands behind that, comes a moment later, or was found at the next start."""
+    hold = asyncio.Event()
+    async with world(tmp_path, hold) as api:
+        runs = await begin(api, "wait", "held")
+        await until(lambda: status(api, runs), "running")
+        behind = await begin(api, "hello", "held")
+        gateway = api.app.gateway
+        await apply(api, KEYS)
+        hold.set()
+        await until(lambda: status(api, runs), "completed")
+        await until(lambda: status(api, behind), "failed")
+        failed = (await api.get(f"/v1/runs/{behind}")).json
+        assert "There is no agent “zebra”." in str(failed) and "Known" not in str(failed), failed
+        session, store = SessionId("held"), gateway._parts.store.scoped(AgentId("zebra"))
+        ways = (lambda: gateway.actors.ring(AgentId("zebra"), session), lambda: gateway.actors.begin(2))
+        for find in ways:
+            late = await store.write(lambda tx: wake_session(tx, session, "hello", datetime.now(UTC)))
+            assert late is not None
+            find()
+            async with asyncio.timeout(30):
+                ended = [item async for item in gateway.watch(late.agent, late.id)]
+            assert "There is no agent" in str(ended[-1]), ended
 
 
 async def test_a_question_of_an_agent_that_went_cannot_be_answered(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from hermes.control.core import AgentUnavailable, Runtime
+from hermes.control.core import Runtime
 from hermes.control.feed import Feed
 from hermes.control.outbound.answers import closing_words, collect_files, made_files
 from hermes.control.turn.actors import ActorKey, Actors, WarmSession
@@ -134,15 +134,11 @@ class SessionActor:
         try:
             # Also with a claim in hand: a runtime is kept only for those at work, and its door was not.
             self._held = await self._core.agents.get(self._agent)
-        except AgentUnavailable as why:
+        except UserError as why:
             self._rung = True
             while self._rung:
                 self._rung = False
                 await self._actors.refuse((self._agent, self._id), why)
-            return
-        except UserError as why:
-            # It is not declared any more: its turns wait until it is back.
-            log.warning("session.no_agent session=%s why=%s", self._id, why)
             return
         if self._given is None:
             self._warm = self._actors.warm.take(self._id) or await self._load()
@@ -226,11 +222,8 @@ class SessionActor:
     async def _claim(self) -> Claim:
         try:
             self._held = await self._core.agents.get(self._agent)
-        except AgentUnavailable as why:
+        except UserError as why:  # also if it went while a turn ran: those behind are not left waiting
             await self._actors.refuse((self._agent, self._id), why)
-            return Claim(next=NextStep.NOTHING)
-        except UserError as why:  # it went while a turn ran; those behind wait until it is back
-            log.warning("session.no_agent session=%s why=%s", self._id, why)
             return Claim(next=NextStep.NOTHING)
         if not self._warm.records and self._runtime.prompt is not None and self._prompt is None:
             self._prompt = await self._runtime.prompt(*await self._runtime.store.read(self._beginning))

@@ -18,16 +18,17 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
-from hermes.control.core import AgentUnavailable, GatewayCore
+from hermes.control.core import GatewayCore
 from hermes.control.feed import Feeds
 from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.delivery import Delivery
 from hermes.control.turn.children import follow_family
 from hermes.control.turn.claim import WENT_WRONG, Claim
 from hermes.control.turn.inbound_files import AttachmentFetcher
-from hermes.control.turn.stopping import CloseTurns, Conclude, end_stopped, give_up_turns, refuse_turns
+from hermes.control.turn.stopping import CloseTurns, Conclude, give_up_turns, refuse_turns
 from hermes.control.workers import FailurePolicy, Worker, Workers
-from hermes.domain.chats.rows import DueSession, UnreadableTurn
+from hermes.domain.chats.rows import UnreadableTurn
+from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.turns.event import Entry, ModelSaid, ToolFinished, UserSaid
@@ -214,22 +215,7 @@ class Actors:
         read."""
         if fresh:
             self.warm.keep(session, WarmSession())
-        if self._has_actor((agent, session)):
-            self.workers.ring((agent, session))
-
-    def _has_actor(self, key: ActorKey) -> bool:
-        """Whether somebody works for a session: a turn that runs goes on after its agent went."""
-        return key[0] in self.core.agents or key in self.workers.active
-
-    async def stop(self, agent: AgentId, session: SessionId) -> None:
-        """Turns of a session were asked to stop: its actor does so. Those of an agent that is gone have none,
-        and end at once."""
-        if self._has_actor((agent, session)):
-            self.ring(agent, session)
-        else:
-            await self._close(
-                (agent, session), lambda conclude: end_stopped(session, self.core.clock.now(), conclude)
-            )
+        self.workers.ring((agent, session))
 
     def enter(self, claim: Claim) -> None:
         """Start an actor in a held place, with the claim on the first turn of its session in hand."""
@@ -242,11 +228,12 @@ class Actors:
         if error.agent in self.core.agents:
             await self._give_up((error.agent, error.session), error)
 
-    async def refuse(self, key: ActorKey, why: AgentUnavailable) -> None:
-        """The agent of a session cannot be built: whoever waits for its turns is told."""
+    async def refuse(self, key: ActorKey, why: UserError) -> None:
+        """The agent of a session is gone or cannot be built: whoever waits for its turns is told. Which other
+        agents there are concerns only the operator."""
         log.warning("session.no_agent session=%s why=%s", key[1], why)
-        now = self.core.clock.now()
-        await self._close(key, lambda conclude: refuse_turns(key[1], str(why), now, conclude))
+        now, reason = self.core.clock.now(), str(why) if key[0] in self.core.agents else why.message
+        await self._close(key, lambda conclude: refuse_turns(key[1], reason, now, conclude))
 
     def conclude(
         self, rung: list[ActorKey], tx: Tx, turn: Turn, entries: Sequence[Entry], new: int = 1
@@ -264,12 +251,8 @@ class Actors:
         return self.start_actor(key, self, None)
 
     async def _due(self, after: int, limit: int) -> list[tuple[int, ActorKey]]:
-        while due := await self.core.store.read(partial(_due_after, after, limit)):
-            ours = [(row.n, (row.agent, row.session)) for row in due if row.agent in self.core.agents]
-            if ours:
-                return ours
-            after = due[-1].n  # a page of agents that are not there (any more) hides nobody behind it
-        return []
+        due = await self.core.store.read(lambda tx: tx.recovery.due(after, limit))
+        return [(row.n, (row.agent, row.session)) for row in due]
 
     async def _head(self, key: ActorKey) -> TurnId | None:
         agent, session = key
@@ -297,7 +280,3 @@ class Actors:
                 self.feeds.open(turn.id).publish(entry)
             self.feeds.end(turn.id)
             self.delivery.ring_reply(turn)
-
-
-def _due_after(after: int, limit: int, tx: Tx) -> list[DueSession]:
-    return tx.recovery.due(after, limit)

@@ -79,16 +79,6 @@ def close_turn(
     return closed, new
 
 
-def end_stopped(session: SessionId, now: datetime, conclude: Conclude) -> CloseTurns:
-    """A unit that ends the turns of a session that were asked to stop."""
-
-    def end(tx: Tx) -> list[tuple[Turn, tuple[Entry, ...]]]:
-        asked = [turn for turn in tx.turns.open_of(session) if turn.stop is not None]
-        return [close_turn(tx, turn, Stopped(reason=turn.stop or ""), now, conclude) for turn in asked]
-
-    return end
-
-
 def refuse_turns(session: SessionId, reason: str, now: datetime, conclude: Conclude) -> CloseTurns:
     """A unit that fails what a session has to do, as its agent cannot; what waits for an answer does so."""
 
