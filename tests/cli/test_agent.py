@@ -11,6 +11,7 @@ from hermes.admin.commands import agent
 from hermes.admin.shell.command import CliCommand
 from hermes.cli import main
 from hermes.domain.errors import UserError
+from hermes.execution.sandboxes.kept import kept_file, read_kept
 from hermes.state.settings.whole_changes import ConfigChange
 from tests.cli.command import Said, gateway, hermes
 from tests.cli.test_chat import chat
@@ -213,6 +214,27 @@ def test_what_an_agent_left_behind_goes_wherever_its_folder_is(
     assert listed(home, "sessions", "list") == [] and folder.is_dir(), "somebody's folder went unasked"
     if place != "linked":
         assert hermes(home, "agent", "add", gone).code == 0
+
+
+def test_a_purge_names_what_it_deletes_and_what_stays(home: Path, tmp_path: Path) -> None:
+    """A `home_dir` elsewhere may hold more than the agent, and services keep their sandboxes."""
+    folder = tmp_path / "mine"
+    (folder / "thesis").mkdir(parents=True)
+    kept = kept_file(folder, "daytona", "4711")
+    sandbox = read_kept(kept).name
+    (home / "config.yaml").write_text(CONFIG.replace("description: the office", f"home_dir: {folder}"))
+    told = (
+        f"{folder} lies outside the home and stays",
+        f"stays at daytona, with its files; delete it there: {sandbox}",
+    )
+    for way in ("--dry-run", "--yes"):
+        removed = hermes(home, "agent", "remove", "work", "--purge", way)
+        assert removed.code == 0 and all(words in removed.err for words in told), removed
+    assert "The conversations of work are deleted." in removed.out and (folder / "thesis").is_dir()
+    assert not (tmp_path / ".removed").exists()
+    hermes(home, "agent", "add", "play")
+    removed = hermes(home, "agent", "remove", "play", "--purge", "--dry-run")
+    assert f"This deletes {home / 'agents' / 'play'} with all that is in it." in removed.err
 
 
 def test_routes_that_never_count_are_told(home: Path) -> None:

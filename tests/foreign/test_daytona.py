@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,9 +13,13 @@ import pytest
 from aiohttp import web
 
 from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId
 from hermes.domain.ports.world import NetworkRules
 from hermes.domain.word import replace
-from hermes.execution.sandboxes.daytona import make_daytona
+from hermes.execution.sandboxes.bound_place import BoundPlace
+from hermes.execution.sandboxes.daytona import DaytonaPlace, make_daytona
+from hermes.execution.sandboxes.kept import read_kept
+from hermes.execution.sandboxes.modal import ModalPlace
 from hermes.testing.backends import backend_request
 from hermes.testing.ports import free_port
 from tests.foreign.daytona_server import FakeDaytona
@@ -62,7 +67,7 @@ async def test_conformance(service: FakeDaytona, tmp_path: Path) -> None:
 async def test_what_only_it_does(service: FakeDaytona, tmp_path: Path) -> None:
     await suite(service, tmp_path, "others")
     assert {sandbox.state for sandbox in service.sandboxes.values()} == {"stopped"}
-    assert len(service.sandboxes) == 2, "what is not kept is gone"
+    assert len(service.sandboxes) == 4, "what is not kept is gone"
 
 
 async def test_what_it_cannot_hold_or_do_without_is_one_sentence(
@@ -76,3 +81,18 @@ async def test_what_it_cannot_hold_or_do_without_is_one_sentence(
     hosts = NetworkRules(open=False, hosts=("pypi.org",))
     with pytest.raises(UserError, match="cannot limit the network to some hosts"):
         await make_daytona(replace(request, network=hosts)).open()
+
+
+async def test_a_sandbox_is_that_of_its_home_alone(tmp_path: Path) -> None:
+    """It goes along when its agent gets another id. Nobody has it who gets the id of one that is gone, or
+    whose home has the same path on another machine."""
+    request = backend_request(home=tmp_path, workspace=tmp_path / "workspace", environ={})
+    renamed = replace(request, profile=replace(request.profile, agent=AgentId("office")))
+    for place in (DaytonaPlace, ModalPlace):
+        kept = [place(each).kept for each in (request, renamed)]
+        first, again = map(read_kept, kept)
+        assert first == again, "the renamed agent lost its sandbox"
+        shutil.rmtree(tmp_path / "sandboxes")
+        assert read_kept(kept[0]).name != first.name
+    folders = {BoundPlace(each, "docker", "image").folder for each in (request, renamed)}
+    assert len(folders) == 1

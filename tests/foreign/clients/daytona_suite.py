@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import sys
 import traceback
 from collections.abc import Mapping
@@ -81,6 +82,18 @@ async def again_and_gone() -> None:
     await brief.close()
 
 
+async def others_files() -> None:
+    """Who gets the id and the folder of an agent that is gone has none of its files."""
+    for _ in range(2):
+        home = Path(HOME) / "gone"
+        backend = make(home)
+        await backend.open()
+        bed = Bed(backend=backend, folder="")
+        assert (await bed.run("cat ~/secret 2>/dev/null; echo mine > ~/secret")).output == ""
+        await backend.close()
+        shutil.rmtree(home)
+
+
 async def stays() -> None:
     """The service hears that it is wanted, also while nobody asks anything."""
     daytona._STAY_SECONDS = 0.01
@@ -114,6 +127,7 @@ async def refused() -> None:
 async def main() -> None:
     if NAMES == ["others"]:
         await again_and_gone()
+        await others_files()
         await stays()
         await refused()
         return

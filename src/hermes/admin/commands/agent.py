@@ -29,6 +29,7 @@ from hermes.entry.hosted_agents import (
     purge_agent_rows,
     rename_agent_rows,
 )
+from hermes.execution.sandboxes.kept import list_kept
 from hermes.state.files.subscriptions import WebhookSubscriptions
 from hermes.state.home.homes import AGENTS_FOLDER, agent_home, prepare_home
 from hermes.state.home.jsonfile import read_json
@@ -251,6 +252,8 @@ def _remove(command: CliCommand) -> None:
     is_gone = command.asked.purge and is_name(name) and name not in agents_of(settings)
     if is_gone and (gone.is_dir() or _has_rows(command, AgentId(name))):
         _check_unused(command.home, settings, gone)
+        for note in _purge_notes(command.home, gone):
+            console.note(note)
         if not command.asked.yes:
             console.confirm(f"Delete what the agent {name} left behind?")
         _purge(command, AgentId(name), gone)
@@ -270,6 +273,8 @@ def _remove(command: CliCommand) -> None:
 
     planned = plan_change(command.home, change)
     for note in _left_behind(command.home, settings, agent):
+        console.note(note)
+    for note in _purge_notes(command.home, folder) if command.asked.purge else ():
         console.note(note)
     if not (command.asked.yes or command.asked.dry_run):
         what = "and delete its folder and its conversations" if command.asked.purge else "(its data are kept)"
@@ -301,14 +306,27 @@ def _purge(command: CliCommand, agent: AgentId, folder: Path) -> None:
     home = open_home(command)
     if not home.empty:
         home.ask(purge_agent_rows, agent=agent)
-    if _discard(folder):
-        command.console.line(f"The folder and the conversations of {agent} are deleted.")
-        return
-    command.console.line(f"The conversations of {agent} are deleted.")
+    gone = _is_ours(command.home, folder) and _discard(folder)
+    command.console.line(f"The {'folder and the ' * gone}conversations of {agent} are deleted.")
+
+
+def _purge_notes(home: Path, folder: Path) -> Iterator[str]:
+    """What goes with an agent that is purged, and what stays."""
     if folder.is_symlink():
-        command.console.note(f"{folder} is a link; delete it and what it leads to yourself.")
+        yield f"{folder} is a link; delete it and what it leads to yourself."
+    elif not folder.is_dir():
+        yield f"There is no folder {folder}; if it had another one, delete that yourself."
+    elif _is_ours(home, folder):
+        yield f"This deletes {folder} with all that is in it."
     else:
-        command.console.note(f"There is no folder {folder}; if it had another one, delete that yourself.")
+        yield f"{folder} lies outside the home and stays; delete it yourself."
+    for service, name in list_kept(folder):
+        yield f"A sandbox of it stays at {service}, with its files; delete it there: {name}"
+
+
+def _is_ours(home: Path, folder: Path) -> bool:
+    """Elsewhere a folder may hold more than the agent."""
+    return folder.is_relative_to(home) and folder != home
 
 
 def _left_behind(home: Path, settings: Settings, agent: AgentId) -> Iterator[str]:

@@ -36,7 +36,8 @@ class BoundPlace:
         self._settings = settings = request.profile.settings.terminal
         self._image = image
         self._network = request.network if settings.docker_network else NO_NETWORK
-        words = (str(request.home), request.profile.agent, str(request.workspace), str(self._network))
+        # Not the agent's id: it may get another, and its home is its alone.
+        words = (str(request.home), str(request.workspace), str(self._network))
         self._task = f"{name}-{hashlib.sha256('|'.join(words).encode()).hexdigest()[:12]}"
         self._name = f"hermes-{self._task}"
         self.folder = request.home / FOLDER / name / self._task.rpartition("-")[2]

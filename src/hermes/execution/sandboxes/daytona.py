@@ -1,15 +1,14 @@
 """The backend `daytona`: commands in a sandbox of Daytona's service, by its own SDK (`daytona` 0.226).
 
-One sandbox per agent, workspace and network, found again by its name. It is stopped after its last use, which
-keeps its files, and started for the next; without `container_persistent` it is deleted. One that a killed
-gateway left running is stopped first, so that nothing runs on in it. Streams are terminals in raw mode: of
-all that the SDK has, only they take input and keep bytes."""
+One sandbox per agent, workspace and network, found again by its name, which is in the home. It is stopped
+after its last use, which keeps its files, and started for the next; without `container_persistent` it is
+deleted. One that a killed gateway left running is stopped first, so that nothing runs on in it. Streams are
+terminals in raw mode: of all that the SDK has, only they take input and keep bytes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import math
 import shlex
 import uuid
@@ -23,6 +22,7 @@ from hermes.domain.text import one_line
 from hermes.execution.far.backend import FarBackend
 from hermes.execution.far.pipes import Pipes, RemotePipes
 from hermes.execution.far.shipping import FarFacts
+from hermes.execution.sandboxes.kept import kept_file, place_digest, read_kept
 
 NAME = "daytona"
 _SECONDS = 50.0
@@ -50,9 +50,9 @@ class DaytonaPlace:
     def __init__(self, request: BackendRequest) -> None:
         self._request = request
         self._settings = request.profile.settings.terminal
-        words = (str(request.home), request.profile.agent, str(request.workspace), str(request.network))
-        digest = hashlib.sha256("|".join((*words, self._settings.daytona_image)).encode()).hexdigest()[:16]
-        self._name = f"hermes-{digest}"
+        digest = place_digest(request, self._settings.daytona_image)
+        self.kept = kept_file(request.home, NAME, digest)
+        self._name = ""
         self.states = request.home / "cache/shells" / f"{NAME}-{digest}"
         self._client: Any = None
         self._sandbox: Any = None
@@ -173,6 +173,7 @@ class DaytonaPlace:
         sdk = await asyncio.to_thread(_load)
         if self._client is None:
             self._client = sdk.AsyncDaytona(self._config(sdk))
+        self._name = (await asyncio.to_thread(read_kept, self.kept)).name
         try:
             async with asyncio.timeout(_SECONDS):
                 sandbox = await self._client.get(self._name)

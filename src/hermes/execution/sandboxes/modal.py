@@ -8,15 +8,10 @@ runs on in it."""
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-import uuid
 from collections.abc import Awaitable, Sequence
 from importlib import import_module
 from typing import Any
-
-import msgspec
-from msgspec import Struct
 
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.ports.world import BackendRequest, Boundary, World
@@ -25,7 +20,7 @@ from hermes.domain.word import replace
 from hermes.execution.far.backend import FarBackend
 from hermes.execution.far.pipes import Pipes, RemotePipes
 from hermes.execution.far.shipping import FarFacts
-from hermes.execution.files.work import write_file
+from hermes.execution.sandboxes.kept import KeptSandbox, kept_file, place_digest, read_kept, write_kept
 
 log = logging.getLogger("hermes.backend")
 NAME = "modal"
@@ -71,13 +66,6 @@ def account_of(request: BackendRequest) -> ModalAccount:
     return request.share((NAME, *token), lambda: ModalAccount(token))
 
 
-class _Kept(Struct, frozen=True):
-    """What the home knows of a sandbox: its name there, and the image of its files, if there is one."""
-
-    name: str
-    image: str = ""
-
-
 class ModalPlace:
     """The far world of one sandbox."""
 
@@ -86,10 +74,9 @@ class ModalPlace:
     def __init__(self, request: BackendRequest) -> None:
         self._request = request
         self._settings = request.profile.settings.terminal
-        words = (str(request.home), request.profile.agent, str(request.workspace), str(request.network))
-        digest = hashlib.sha256("|".join((*words, self._settings.modal_image)).encode()).hexdigest()[:16]
+        digest = place_digest(request, self._settings.modal_image)
         self.states = request.home / "cache/shells" / f"{NAME}-{digest}"
-        self.kept = request.home / "sandboxes" / NAME / f"{digest}.json"
+        self.kept = kept_file(request.home, NAME, digest)
         self._sandbox: Any = None
         self._failed: Any = None
         self._making = asyncio.Lock()
@@ -186,7 +173,7 @@ class ModalPlace:
         sdk = await asyncio.to_thread(_load)
         if self._ending is not None:
             await asyncio.wait((self._ending,))
-        kept = await asyncio.to_thread(self._read)
+        kept = await asyncio.to_thread(read_kept, self.kept)
         client = await account_of(self._request).connect(sdk)
         app = await _ask(sdk.App.lookup.aio(_APP, create_if_missing=True, client=client))
         try:
@@ -197,12 +184,12 @@ class ModalPlace:
             raise _fault(error) from error
         else:
             await self._end(left)
-            kept = await asyncio.to_thread(self._read)
+            kept = await asyncio.to_thread(read_kept, self.kept)
         image = await self._image(sdk, app, kept)
         order = {"name": kept.name, "app": app, "client": client, "image": image}
         self._sandbox = await _ask(sdk.Sandbox.create.aio(*_IDLE, **order, **self._limits()), making=True)
 
-    async def _image(self, sdk: Any, app: Any, kept: _Kept) -> Any:
+    async def _image(self, sdk: Any, app: Any, kept: KeptSandbox) -> Any:
         if kept.image and self._settings.container_persistent:
             try:
                 return await sdk.Image.from_id(kept.image).build.aio(app)
@@ -233,8 +220,8 @@ class ModalPlace:
 
     async def _save(self, sandbox: Any) -> None:
         image = await _ask(sandbox.snapshot_filesystem.aio(timeout=int(_SECONDS), ttl=_KEPT_SECONDS))
-        kept = await asyncio.to_thread(self._read)
-        await asyncio.to_thread(self._write, replace(kept, image=image.object_id))
+        kept = await asyncio.to_thread(read_kept, self.kept)
+        await asyncio.to_thread(write_kept, self.kept, replace(kept, image=image.object_id))
 
     async def _save_often(self) -> None:
         while True:
@@ -244,28 +231,6 @@ class ModalPlace:
                     await self._save(self._sandbox)
                 except HermesError as error:
                     log.warning("modal.not_saved why=%s", error)
-
-    # --- what the home knows of it ---
-
-    def _read(self) -> _Kept:
-        try:
-            return msgspec.json.decode(self.kept.read_bytes(), type=_Kept)
-        except FileNotFoundError:
-            fresh = _Kept(f"hermes-{self.kept.stem}-{uuid.uuid4().hex[:8]}")
-            self._write(fresh)
-            return fresh
-        except (OSError, msgspec.DecodeError) as error:
-            raise UserError(
-                f"{self.kept} cannot be read, which tells where the files of this sandbox are at Modal.",
-                hint="Mend it, or remove it to begin without them.",
-            ) from error
-
-    def _write(self, kept: _Kept) -> None:
-        try:
-            self.kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_file(str(self.kept), lambda file: file.write(msgspec.json.encode(kept)), mode=0o600)
-        except OSError as error:
-            raise UserError(f"{self.kept} cannot be written ({error.strerror}).") from error
 
 
 async def _hear(process: Any, pipes: RemotePipes) -> None:
