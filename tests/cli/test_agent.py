@@ -280,6 +280,30 @@ def test_config_goes_back_and_forth(home: Path) -> None:
     refused(hermes(home, "config", "rollback", "9"), "There is nothing to go back to. There are 1."[:31])
 
 
+def test_no_rollback_takes_an_agent_away_from_its_conversations(home: Path) -> None:
+    chat(home, "--agent", "work", "-z", "hello")
+    hermes(home, "gateway", "stop")
+    assert hermes(home, "agent", "rename", "work", "job").code == 0
+    renamed = config(home)
+    undone = hermes(home, "config", "rollback")
+    refused(undone, "There the agent job is called work, and its conversations would not go along.")
+    assert "hermes agent rename job work" in undone.err and config(home) == renamed
+    assert hermes(home, "agent", "rename", "job", "work").code == 0
+    assert hermes(home, "config", "rollback", "2").code == 0 and config(home) == CONFIG
+    assert [row["agent"] for row in listed(home, "sessions", "list")] == ["work"]
+
+
+def test_a_wrong_edit_is_taken_back_to_what_the_gateway_works_with(home: Path) -> None:
+    """Also where no command ever changed the file."""
+    with gateway(home):
+        for _ in range(2):
+            good = config(home)
+            (home / "config.yaml").write_text(good + "zzz: [1\n")
+            assert hermes(home, "config", "apply").code == 1
+            assert hermes(home, "config", "rollback").code == 0 and config(home) == good
+            hermes(home, "route", "add", "work", "--platform", "telegram", "--chat-id", "5")
+
+
 def test_a_gateway_keeps_what_was_edited_by_hand(home: Path) -> None:
     with gateway(home):
         (home / "config.yaml").write_text("agents: {fly: {}}\n")

@@ -93,6 +93,7 @@ class SettingsGenerations:
                 generation = self._core.live.generation
                 log.warning("settings.refused generation=%d why=%s", generation, why, exc_info=foreign)
                 self._tell({"settings_problem": str(why)})
+                await asyncio.to_thread(keep_config, self._home, self._text)
                 raise why from error
             bounds = await self._new_bounds(loaded.settings, changed)
             await asyncio.to_thread(self._keep_text)
@@ -100,10 +101,12 @@ class SettingsGenerations:
             return self._adopted(loaded, changed, bounds)
 
     def _keep_text(self) -> None:
-        """What the file said before, so that somebody who edited it can take that back."""
+        """What the file said before, so that somebody who edited it can take that back, and what is adopted:
+        the next edit may be the wrong one."""
         before, self._text = self._text, config_text(self._home)
         if before != self._text:
             keep_config(self._home, before)
+            keep_config(self._home, self._text)
 
     async def _new_bounds(self, settings: Settings, changed: Sequence[str]) -> tuple[dict[str, Any], ...]:
         """The boundaries that are others than before."""

@@ -186,7 +186,7 @@ def _has_rows(command: CliCommand, agent: AgentId) -> bool:
 def _check_no_rows(command: CliCommand, agent: AgentId) -> None:
     """Conversations, memory and jobs go by the id: nobody new gets those of another."""
     if _has_rows(command, agent):
-        hint = f"Delete it first: hermes agent remove --purge {agent}. {UNCHANGED}"
+        hint = f"Choose another id, or delete it for good: hermes agent remove --purge {agent}. {UNCHANGED}"
         raise UserError(f"An earlier agent {agent} left something behind.", hint=hint)
 
 

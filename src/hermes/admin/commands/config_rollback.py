@@ -3,11 +3,16 @@ rollback can be taken back, too."""
 
 from __future__ import annotations
 
-from hermes.admin.shell.changing import DRY_RUN, apply_change
+from pathlib import Path
+
+from hermes.admin.shell.changing import DRY_RUN, UNCHANGED, apply_change, load
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, number_to
 from hermes.admin.shell.output import Column, ago
 from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId
+from hermes.domain.settings.settings import Settings
 from hermes.state.home.findings import SettingsFindings
+from hermes.state.home.homes import agent_home
 from hermes.state.home.textfile import read_text
 from hermes.state.settings.history import KEPT, earlier_configs
 from hermes.state.settings.loader import CONFIG_FILE
@@ -30,7 +35,7 @@ def _rollback(command: CliCommand) -> None:
         rows = [(n, each) for n, each in enumerate(earlier, 1)]
         columns = [
             Column("number", "NUMBER", value=lambda row: row[0]),
-            Column("at", "CHANGED", ago, value=lambda row: row[1].at),
+            Column("at", "KEPT", ago, value=lambda row: row[1].at),
             Column("lines", "LINES", value=lambda row: len(row[1].text.splitlines())),
         ]
         command.list(rows, columns, none="There is nothing to go back to.")
@@ -45,4 +50,21 @@ def _rollback(command: CliCommand) -> None:
         after=earlier[command.asked.number - 1].text,
         mode=0o600 if now.mode is None else now.mode,
     )
+    _check_ids(command, change)
     apply_change(command, change)
+
+
+def _check_ids(command: CliCommand, change: ConfigChange) -> None:
+    """Conversations, memory and jobs go by the id of their agent, and only a rename takes them along."""
+    now, then = load(command).settings, load(command, change.after).settings
+    later = {_lives(command, now, name): name for name in now.agents if name not in then.agents}
+    for name in then.agents:
+        if name not in now.agents and (called := later.get(_lives(command, then, name))):
+            raise UserError(
+                f"There the agent {called} is called {name}, and its conversations would not go along.",
+                hint=f"First: hermes agent rename {called} {name}. Then go back further. {UNCHANGED}",
+            )
+
+
+def _lives(command: CliCommand, settings: Settings, name: str) -> Path:
+    return agent_home(command.home, AgentId(name), settings)

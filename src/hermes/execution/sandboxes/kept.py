@@ -1,7 +1,7 @@
 """What an agent's home knows of its sandboxes at a service: the name of each there, and what keeps its files.
 
-A name is random and lies in the home. So it goes along when the agent gets another id, and nobody else has it:
-not who gets the id of an agent that is gone, nor a home with the same path on another machine."""
+A name is random and lies in the home. So it goes along when the agent gets another id, and nobody else has
+it: not who gets the id of an agent that is gone, nor a home with the same path on another machine."""
 
 from __future__ import annotations
 

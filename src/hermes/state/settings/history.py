@@ -20,7 +20,7 @@ _NAME = re.compile(r"\d{8}T\d{6}\.\d{6}Z\.yaml")
 
 
 class EarlierConfig(Struct, frozen=True, kw_only=True):
-    """A kept text, and since when it is not the file's any more."""
+    """A kept text, and when it was kept."""
 
     at: datetime
     text: str
