@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import plistlib
+import pwd
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from hermes.admin.process import service
+from hermes.admin.process.service import installed_service
 from hermes.domain.errors import UserError
 from hermes.domain.word import replace
 from hermes.execution.service.launchd import LaunchdService
@@ -80,6 +85,46 @@ def test_what_a_manager_says_reaches_the_operator() -> None:
         ask_manager("sh", "-c", "echo no bus >&2; exit 1", environ={"PATH": "/usr/bin:/bin"})
     with pytest.raises(UserError, match="does not work here"):
         ask_manager("/no/such/program", environ={})
+
+
+def test_a_home_has_no_service_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`uninstall` would remove it, and a status would show it."""
+    for platform in ("linux", "darwin"):
+        monkeypatch.setattr(sys, "platform", platform)
+        one, two = (tmp_path / platform / name for name in ("one <&>", "two"))
+        environ = {"HOME": str(tmp_path / platform)}
+        for home in (one, two):
+            assert installed_service(home, environ) == ""
+            made = service._kind(service._spec(home, environ, system=False))
+            made.file.parent.mkdir(parents=True, exist_ok=True)
+            assert not made.file.exists(), "it would replace that of another home"
+            made.file.write_text(made.text())
+        assert "gateway-" not in installed_service(one, environ) and "gateway-" in installed_service(
+            two, environ
+        )
+        service._kind(service._spec(one, environ, system=False)).file.unlink()
+        assert installed_service(one, environ) == "" and "gateway-" in installed_service(two, environ)
+
+
+def test_a_service_for_a_user_is_on_a_home_of_that_user(tmp_path: Path) -> None:
+    for home, meant in (
+        (tmp_path / ".hermes", Path(pwd.getpwnam("nobody").pw_dir) / ".hermes"),
+        (tmp_path / "srv", None),
+    ):
+        words = ("install", "--system", "--run-as-user", "nobody", "--print-only")
+        shown = hermes(home, "gateway", *words)
+        assert f'Environment="HERMES_HOME={meant or home}"\n' in shown.out and "User=nobody\n" in shown.out
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root installs such a service")
+def test_a_user_without_access_is_told_before_the_service_is_there(tmp_path: Path) -> None:
+    spec = replace(SPEC, program=("/bin/true", "gateway"), home=tmp_path / "home", user="nobody")
+    with pytest.raises(UserError, match="The user nobody cannot run"):
+        service._check_access(replace(spec, program=(str(tmp_path / "hermes"), "gateway")))
+    tmp_path.chmod(0o755)
+    with pytest.raises(UserError, match=f"The user nobody cannot write into {tmp_path}"):
+        service._check_access(spec)
+    service._check_access(replace(spec, home=Path("/tmp/hermes-of-nobody")))
 
 
 @pytest.mark.skipif(Path("/run/systemd/system").is_dir(), reason="this machine has systemd")

@@ -29,8 +29,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("restart", told, _later("process.background", "restart"))
     told = "Make the gateway a service that begins by itself (systemd or launchd), and start it."
     service = add("install", told, _later("process.service", "install"), _SYSTEM | _INSTALL)
-    declare(service, {"--run-as-user USER": "with --system: who it runs as"})
-    add("uninstall", "Stop and remove the service.", _later("process.service", "uninstall"), _SYSTEM)
+    undone = "Stop and remove the service."
+    removed = add("uninstall", undone, _later("process.service", "uninstall"), _SYSTEM)
+    for each in (service, removed):
+        declare(each, {"--run-as-user USER": "with --system: who it runs as"})
     told = "Show what runs on this home; the same as `hermes status`."
     declare(add("status", told, _later("commands.status", "run")), STATUS)
     add("list", "List your gateways on this machine.", _later("process.background", "list_gateways"), JSON)

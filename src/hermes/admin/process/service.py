@@ -5,17 +5,20 @@ from __future__ import annotations
 import getpass
 import os
 import pwd
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from hermes.admin.process.background import stop_gateway
 from hermes.admin.shell.command import CliCommand
 from hermes.domain.errors import UserError
+from hermes.domain.word import replace
 from hermes.execution.service.checkout import checkout_in_use
 from hermes.execution.service.launchd import LaunchdService
 from hermes.execution.service.spec import NO_MANAGER, ServiceSpec
 from hermes.execution.service.systemd import SystemdService
-from hermes.state.home.homes import PROFILES_FOLDER, prepare_home
+from hermes.state.home.homes import PROFILES_FOLDER, USUAL_HOME, prepare_home, root_home
 from hermes.state.home.wholefile import write_whole
 from hermes.state.settings.loader import load_settings
 
@@ -24,9 +27,12 @@ _SYSTEMD_RUNS = Path("/run/systemd/system")
 
 
 def install(command: CliCommand) -> int:
-    asked, console, home = command.asked, command.console, command.home
+    asked, console = command.asked, command.console
     _check_asked(command)
-    service = _service(command)
+    if asked.system and not asked.run_as_user and os.getuid() == 0:
+        console.note("It will run as root. Better: --run-as-user NAME")
+    spec = _asked_spec(command)
+    service, home = _kind(spec), spec.home
     text = service.text()
     if asked.print_only:
         console.line(text.rstrip())
@@ -37,7 +43,9 @@ def install(command: CliCommand) -> int:
             f"{service.file} is there already, and differs.",
             hint="Replace it with: hermes gateway install --force (drop-ins stay)",
         )
-    if not asked.run_as_user:
+    if asked.run_as_user:
+        _check_access(spec)
+    else:
         prepare_home(home)
     if not asked.no_start:
         stop_gateway(home, command.environ, console)  # one without a service makes way
@@ -55,20 +63,26 @@ def install(command: CliCommand) -> int:
 
 
 def uninstall(command: CliCommand) -> int:
-    service = _service(command)
+    _check_asked(command)
+    spec = _asked_spec(command)
+    service, home = _kind(spec), spec.home
     if not service.file.exists():
-        other = "" if command.asked.system else " For one of the whole system add --system."
-        raise UserError(f"There is no service of {command.home}: {service.file} does not exist.{other}")
+        other = (
+            "of another user add --run-as-user"
+            if command.asked.system
+            else "of the whole system add --system"
+        )
+        raise UserError(f"There is no service of {home}: {service.file} does not exist. For one {other}.")
     _check_manager()
     service.remove()
-    command.console.line(f"The service is removed ({service.title}). The home {command.home} stays as it is.")
+    command.console.line(f"The service is removed ({service.title}). The home {home} stays as it is.")
     return 0
 
 
 def installed_service(home: Path, environ: dict[str, str]) -> str:
     """What a status says of the service of a home; empty if there is none."""
     specs = (_spec(home, environ, system=system) for system in (False, True))
-    services: list[Service] = [_kind(spec) for spec in specs]
+    services = [_kind(spec) for spec in specs]
     return next((service.title for service in services if service.file.exists()), "")
 
 
@@ -83,8 +97,6 @@ def _check_asked(command: CliCommand) -> None:
             pwd.getpwnam(asked.run_as_user)
         except KeyError:
             raise UserError(f"There is no user “{asked.run_as_user}”.", hint="Create it first.") from None
-    if asked.system and not asked.run_as_user and os.getuid() == 0:
-        command.console.note("It will run as root. Better: --run-as-user NAME")
 
 
 def _check_manager() -> None:
@@ -92,15 +104,45 @@ def _check_manager() -> None:
         raise UserError("There is no systemd on this machine.", hint=NO_MANAGER)
 
 
-def _service(command: CliCommand) -> Service:
-    asked = command.asked
-    user = getattr(asked, "run_as_user", None) or getpass.getuser()
-    sudo = bool(getattr(asked, "allow_sudo", False))
-    return _kind(_spec(command.home, dict(command.environ), system=asked.system, user=user, sudo=sudo))
+def _asked_spec(command: CliCommand) -> ServiceSpec:
+    asked, home = command.asked, command.home
+    usual = root_home({**command.environ, "HERMES_HOME": ""})
+    if asked.run_as_user and home.is_relative_to(usual):  # nobody said which: it is that user's usual one
+        home = Path(pwd.getpwnam(asked.run_as_user).pw_dir) / USUAL_HOME / home.relative_to(usual)
+    user, sudo = asked.run_as_user or getpass.getuser(), bool(getattr(asked, "allow_sudo", False))
+    return _spec(home, dict(command.environ), system=asked.system, user=user, sudo=sudo)
+
+
+def _check_access(spec: ServiceSpec) -> None:
+    """What the service could not do as its user, it would try again every two seconds without end."""
+    place = next(folder for folder in (spec.home, *spec.home.parents) if folder.exists())
+    program = spec.program[: spec.program.index("gateway")]
+    for words, what in (
+        ((*program, "--version"), f"run {program[0]}"),
+        (("test", "-w", str(place)), f"write into {place}"),
+    ):
+        try:
+            _run_as(spec, words)
+        except (OSError, subprocess.SubprocessError):
+            hint = "Install Hermes where that user reaches it, or name a home of that user with HERMES_HOME."
+            raise UserError(f"The user {spec.user} cannot {what}.", hint=hint) from None
+
+
+def _run_as(spec: ServiceSpec, words: Sequence[str]) -> None:
+    entry = pwd.getpwnam(spec.user)
+    environ = {"PATH": spec.environ.get("PATH", ""), "HOME": entry.pw_dir, "HERMES_HOME": str(spec.home)}
+    subprocess.run(
+        words, env=environ, cwd="/", capture_output=True, timeout=60, check=True,
+        user=entry.pw_uid, group=entry.pw_gid, extra_groups=os.getgrouplist(spec.user, entry.pw_gid),
+    )  # fmt: skip
 
 
 def _kind(spec: ServiceSpec) -> Service:
-    return LaunchdService(spec) if sys.platform == "darwin" else SystemdService(spec)
+    """A home whose usual name a service of another home has gets one with a mark of its own."""
+    kind = LaunchdService if sys.platform == "darwin" else SystemdService
+    usual, apart = kind(spec), kind(replace(spec, apart=True))
+    taken = usual.file.exists() and usual.home_line not in usual.file.read_text(errors="replace")
+    return apart if taken or apart.file.exists() else usual
 
 
 def _spec(

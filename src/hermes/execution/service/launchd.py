@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import plistlib
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 from hermes.execution.service.spec import ServiceSpec, ask_manager
 
@@ -19,6 +20,11 @@ class LaunchdService:
     @property
     def title(self) -> str:
         return f"launchd, {self.name}"
+
+    @property
+    def home_line(self) -> str:
+        """What stands in the file of this home's service alone."""
+        return f"<string>{escape(str(self._spec.home))}</string>"
 
     def text(self) -> str:
         spec = self._spec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,8 @@ _SECONDS = 120.0
 
 class ServiceSpec(Struct, frozen=True, kw_only=True):
     """`program` begins with an absolute path. `profile` is empty for the usual home; `user` is whose service
-    it is where the system runs it. `drain` is how long a stop may take."""
+    it is where the system runs it; `apart` names it after its home, as another home has the usual name.
+    `drain` is how long a stop may take."""
 
     program: tuple[str, ...]
     home: Path
@@ -25,11 +27,13 @@ class ServiceSpec(Struct, frozen=True, kw_only=True):
     system: bool = False
     user: str = ""
     sudo: bool = False
+    apart: bool = False
     drain: float = 10.0
 
     @property
     def suffix(self) -> str:
-        return f"-{self.profile}" if self.profile else ""
+        own = hashlib.sha256(str(self.home).encode()).hexdigest()[:8] if self.apart else ""
+        return "".join(f"-{word}" for word in (self.profile, own) if word)
 
 
 def ask_manager(*words: str, environ: Mapping[str, str], may_fail: bool = False) -> str:

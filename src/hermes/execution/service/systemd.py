@@ -31,11 +31,16 @@ class SystemdService:
     def title(self) -> str:
         return f"systemd{'' if self._spec.system else ' of your login'}, {self.name}"
 
+    @property
+    def home_line(self) -> str:
+        """What stands in the file of this home's service alone."""
+        return f"Environment={quote_word(f'HERMES_HOME={self._spec.home}')}\n"
+
     def text(self) -> str:
         spec = self._spec
         stop = int(spec.drain) + 80
-        variables = {"PATH": spec.environ.get("PATH", ""), "HERMES_HOME": str(spec.home)}
-        lines = [f"Environment={quote_word(f'{name}={value}')}" for name, value in variables.items() if value]
+        path = spec.environ.get("PATH", "")
+        path_line = f"Environment={quote_word(f'PATH={path}')}\n" if path else ""
         owner = f"User={escape_path(spec.user)}\n" if spec.system else ""
         network = "Wants=network-online.target\nAfter=network-online.target\n" if spec.system else ""
         wall = "" if spec.sudo else _HARDENED + ("ProtectSystem=full\n" if spec.system else "")
@@ -51,8 +56,7 @@ Type=notify
 {owner}ExecStart={quote_words(spec.program)}
 ExecReload=/bin/kill -USR1 $MAINPID
 WorkingDirectory=-{escape_path(str(spec.home))}
-{chr(10).join(lines)}
-Restart=on-failure
+{path_line}{self.home_line}Restart=on-failure
 RestartSec=2
 RestartForceExitStatus=75
 SuccessExitStatus=75
