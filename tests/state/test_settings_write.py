@@ -11,7 +11,7 @@ import pytest
 
 from hermes.domain.errors import UserError
 from hermes.domain.turns.turn import BusyMode
-from hermes.state.settings.by_key import set_setting, unset_setting
+from hermes.state.settings.by_key import set_setting, unset_setting, value_at
 from hermes.state.settings.loader import load_settings
 
 CONFIG = """\
@@ -111,6 +111,33 @@ def test_an_agent_is_made_by_setting_its_model(tmp_path: Path) -> None:
     set_setting(tmp_path, "agents.work.model", "m")
     set_setting(tmp_path, "default_agent", "work")
     assert load_settings(tmp_path, {}).settings.agents["work"].model == "m"
+
+
+@pytest.mark.parametrize(
+    "before", ["", "agents:\n  work: {toolsets: [web]}\n", "gateway: {agents: {work: {toolsets: []}}}\n"]
+)
+def test_whatever_an_agent_has_can_be_set(tmp_path: Path, before: str) -> None:
+    """Also under the name that the guide uses, wherever it stands."""
+    (tmp_path / "config.yaml").write_text(before)
+    for key in ("toolsets", "enabled_toolsets"):
+        assert set_setting(tmp_path, f"agents.work.{key}", "file,todo").file.name == "config.yaml"
+        assert load_settings(tmp_path, {}).settings.agents["work"].enabled_toolsets == ("file", "todo")
+    set_setting(tmp_path, "agents.work.approvals.mode", "off")
+    set_setting(tmp_path, "agents.work.budget.dollars", "2")
+    settings = load_settings(tmp_path, {}).settings
+    work = settings.agents["work"]
+    assert work.approvals.mode == "off" and settings.approvals.mode != "off" and work.budget.dollars == 2
+    assert value_at(settings, "agents.work.toolsets") == ("file", "todo")
+    assert unset_setting(tmp_path, "agents.work.toolsets") is not None
+    set_setting(tmp_path, "platforms.api_server.keys.desk.agents", "work,main")
+    assert load_settings(tmp_path, {}).settings.platforms["api_server"].keys["desk"].agents == (
+        "work",
+        "main",
+    )
+    for key in ("approvals.mod", "terminal.cwd", "approvals"):
+        with pytest.raises(UserError) as refused:
+            set_setting(tmp_path, f"agents.work.{key}", "off")
+        assert "“approvals.mode”" not in str(refused.value) and "“terminal" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

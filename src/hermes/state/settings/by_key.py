@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from hermes.domain.chats.address import account_problem
 from hermes.domain.errors import UserError
-from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.declaring import Secret, Section
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import (
     DOORS,
@@ -90,10 +90,7 @@ def find_key(key: str, provider: str = "auto", platforms: PlatformNames = BUILT_
         if parts[-1].partition("@")[0] not in (*platforms.names, *DOORS):
             raise unknown_key(key, value_reader.suggestion(key, [*sorted(platforms.names), *DOORS]))
         return SettingKey(path=tuple(parts), knob=_BY_PLATFORM[tuple(parts[:-1])])
-    tables = sections(Settings, dict)
-    section = sections(Settings).get(parts[0])
-    inner = tables.get(parts[0]) or (sections(section).get(parts[1]) if section and parts[1:] else None)
-    kind = {1: Settings, 2: section, 3: inner}.get(len(parts))
+    kind = _section_of(parts)
     if kind is HostedAgent and not is_name(parts[1]):
         raise UserError(f"An agent cannot be called “{one_line(parts[1])}”.", hint=f"Use {NAME_RULE}.")
     own = knobs(kind) if kind else {}
@@ -103,6 +100,18 @@ def find_key(key: str, provider: str = "auto", platforms: PlatformNames = BUILT_
     if knob.kind is Secret and parts[0] not in _OWN_KEYS:
         return SettingKey(variable=key_variable(provider), knob=knob, path=tuple(parts))
     return SettingKey(path=tuple(parts), knob=knob)
+
+
+def _section_of(parts: list[str]) -> type[Section] | None:
+    """The class that has the last part as a field. In a table each section stands under a name of its own."""
+    kind: type[Section] | None = Settings
+    way = iter(parts[:-1])
+    for name in way:
+        tables = sections(kind, dict)
+        kind = tables[name] if name in tables and next(way, None) else sections(kind).get(name)
+        if kind is None:
+            return None
+    return kind
 
 
 def _holds_several(parts: list[str], platforms: PlatformNames) -> bool:
@@ -132,6 +141,8 @@ def _own_place(parts: list[str], platforms: PlatformNames) -> list[str]:
         parts = parts[1:]
     if parts == ["model"]:
         return ["model", "default"]
+    if parts[0] == "agents" and parts[2:] == ["toolsets"]:
+        return [*parts[:2], "enabled_toolsets"]
     if len(parts) == 2 and (parts[0], parts[1]) in key_places.ALIASES:
         return [parts[0], key_places.ALIASES[parts[0], parts[1]]]
     if len(parts) == 1 and parts[0] in knobs(GatewaySettings):
@@ -145,6 +156,9 @@ def _platform_key(key: str, parts: list[str], platforms: PlatformNames) -> Setti
     own = knobs(PlatformSettings)
     if len(parts) == 3 and name in own:
         return SettingKey(path=tuple(parts), knob=own[name])
+    inner = _section_of(parts) if len(parts) > 3 else None
+    if inner and parts[-1] in knobs(inner) and knobs(inner)[parts[-1]].kind is not Secret:
+        return SettingKey(path=tuple(parts), knob=knobs(inner)[parts[-1]])
     if names.is_key_like(parts[-1]):
         return SettingKey(variable=names.platform_variable(account, "_".join(parts[2:])), path=tuple(parts))
     further = names.own_keys(account.partition("@")[0], platforms.variables)
@@ -502,6 +516,8 @@ def _place(data: Any, path: tuple[str, ...]) -> tuple[str, ...]:
         places = [path[1:], path]
     elif path[0] in key_places.ALSO_UNDER_GATEWAY:
         places = [path, ("gateway", *path)]
+        if path[-1] == "enabled_toolsets":
+            places = [(*place[:-1], name) for place in places for name in ("enabled_toolsets", "toolsets")]
     elif path == ("model", "default"):
         scalar = "model" in data and not isinstance(data["model"], dict)
         places = [("model",)] if scalar else [path, ("model", "model")]

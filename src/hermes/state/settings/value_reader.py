@@ -90,6 +90,8 @@ def suggestion(path: str, siblings: list[str]) -> str:
     close = nearest(name, siblings)
     if close:
         return f"{parent}.{close}" if parent else close
+    if path.startswith("agents."):
+        return ""  # a key of the gateway would count for all agents
     keys = known_keys()
     elsewhere = [key for key in keys if key.rpartition(".")[2] == name]
     return elsewhere[0] if elsewhere else nearest(path, keys)
