@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from hermes.state.settings.loader import load_settings
 from hermes.testing.platform_suite import CHECKS, Check, Does, Fault, Inboxes, conform, hosted, running, until
 from tests.platforms.signal.bed import ME, RestBed, SignalBed
 from tests.platforms.signal.samples import EVENTS
-from tests.platforms.signal.server import ANN, FAULTS, GROUP_ID, NUMBER, UUIDS, RpcError, _failed
+from tests.platforms.signal.server import ANN, FAULTS, GROUP_ID, NUMBER, UUIDS, RpcError, _failed, envelope
 
 GROUP = Address(platform="signal", chat=f"group.{GROUP_ID}")
 
@@ -91,6 +92,29 @@ def test_other_happenings() -> None:
     assert read("file").attachments[0].ref == f"Qx7_1-a.jpg group.{GROUP_ID}"
     for name in ("to_others", "group_change", "typing", "receipt", "story"):
         assert convert.to_inbounds(EVENTS[name], ME) == (), name
+
+
+def test_an_edit_of_an_edit_is_an_edit_of_the_message() -> None:
+    me = convert.SignalIdentity(number=NUMBER)
+
+    def heard(event: Any) -> convert.Inbound:
+        (item,) = convert.to_inbounds(event, me)
+        return item
+
+    first = heard(envelope(ANN, 1000, dataMessage={"timestamp": 1000, "message": "a"}))
+    for target, sent in ((1000, 2000), (2000, 3000), (3000, 4000)):
+        data = {"timestamp": sent, "message": "b"}
+        edit = envelope(ANN, sent, editMessage={"targetSentTimestamp": target, "dataMessage": data})
+        assert [heard(edit).ref, heard(edit).ref] == [first.ref] * 2
+    named = {"targetAuthorNumber": ANN, "targetSentTimestamp": 3000, "emoji": "👍"}
+    quote = {"id": 4000, "authorNumber": ANN, "text": "half \ud83d"}
+    data = {"timestamp": 5000, "message": "c"}
+    assert heard(envelope(ANN, 5000, dataMessage={**data, "reaction": named})).ref == first.ref
+    assert (
+        heard(envelope(ANN, 5000, dataMessage={**data, "remoteDelete": {"timestamp": 4000}})).ref == first.ref
+    )
+    reply = heard(envelope(ANN, 5000, dataMessage={**data, "quote": quote})).reply_to
+    assert reply is not None and (reply.ref, reply.text) == (first.ref, "half \ufffd")
 
 
 @pytest.mark.parametrize("bed", [SignalBed, RestBed])

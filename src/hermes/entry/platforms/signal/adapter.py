@@ -21,6 +21,7 @@ from hermes.domain.errors import NeedsLogin, Refused
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 from hermes.entry.kit.files import ANY_MIME, Unstored, file_name, read_file
 from hermes.entry.platforms.signal import convert
 from hermes.entry.platforms.signal.api import OutgoingSignal, SignalDaemon, SignalDialect, SignalRest
@@ -45,6 +46,7 @@ class SignalAdapter:
             raise NeedsLogin(f"SIGNAL_DIALECT is {one_line(dialect, 20)}: daemon or rest is wanted")
         made = SignalRest if dialect == "rest" else SignalDaemon
         self.api: SignalDialect = made(base, self._number)
+        self._me = SignalIdentity(number=self._number, account=context.account)
 
     # --- what comes in ---
 
@@ -56,7 +58,7 @@ class SignalAdapter:
 
         try:
             _, id = await self.api.look()
-            me = SignalIdentity(number=self._number, id=id, account=self._context.account)
+            me = replace(self._me, id=id)
             await unstored.store_left(store)
             async with contextlib.aclosing(self.api.events()) as events:
                 async for event in events:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hermes.domain.chats.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.chats.message import (
@@ -24,6 +24,7 @@ from hermes.domain.ids import DeliveryId
 from hermes.domain.text import one_line, storable
 from hermes.domain.word import replace
 from hermes.entry.kit.payload import (
+    Recent,
     as_dict,
     as_dicts,
     as_text,
@@ -54,11 +55,19 @@ _SLOT = "\ufffc"
 
 
 class SignalIdentity(Struct, frozen=True, kw_only=True):
-    """Our number, and our Signal id if it is known; `account` is how the operator calls it."""
+    """Our number, and our Signal id if it is known; `account` is how the operator calls it. `revised` has for
+    each edit, by its ref, when its message was first sent."""
 
     number: str
     id: str = ""
     account: str = DEFAULT_ACCOUNT
+    revised: Recent[str, int] = field(default_factory=Recent)
+
+    def ref(self, timestamp: Any, author: str) -> str:
+        """A message is known by when it was first sent. A second edit names the first one (Signal-Desktop,
+        util/editHelpers `getTargetOfThisEditTimestamp`; NousResearch/hermes-agent #34561)."""
+        named = message_ref(integer(timestamp), author)
+        return message_ref(self.revised.get(named, integer(timestamp)), author)
 
     def is_named(self, *names: Any) -> bool:
         return any(name and name in (self.number, self.id) for name in names)
@@ -105,11 +114,12 @@ def _read(
         reply_to=_reply(data, me),
     )
     if isinstance(gone := data.get("remoteDelete"), dict):
-        return deletion(source, message_ref(integer(gone["timestamp"]), author), at)
+        return deletion(source, me.ref(gone["timestamp"], author), at)
     if isinstance(reaction := data.get("reaction"), dict):
-        return _reaction(item, reaction)
+        return _reaction(item, reaction, me)
     if edited is not None:
-        ref = message_ref(integer(edited["targetSentTimestamp"]), author)
+        ref = me.ref(edited["targetSentTimestamp"], author)
+        me.revised[message_ref(sent, author)] = int(ref.partition("@")[0])
         text, mine = _words(data, me)
         return replace(item, what=InboundKind.EDIT, ref=ref, text=text, mentions_me=mine)
     text, mine = _words(data, me)
@@ -139,9 +149,9 @@ def _source(envelope: Mapping[str, Any], data: Mapping[str, Any], me: SignalIden
     )
 
 
-def _reaction(item: Inbound, reaction: Mapping[str, Any]) -> Inbound:
+def _reaction(item: Inbound, reaction: Mapping[str, Any], me: SignalIdentity) -> Inbound:
     author = as_text(reaction.get("targetAuthorNumber")) or as_text(reaction.get("targetAuthorUuid"))
-    ref = message_ref(integer(reaction["targetSentTimestamp"]), shaped(author, PERSON))
+    ref = me.ref(reaction["targetSentTimestamp"], shaped(author, PERSON))
     emoji = "" if reaction.get("isRemove") is True else storable(as_text(reaction.get("emoji")))
     return replace(item, what=InboundKind.REACTION, ref=ref, text=emoji)
 
@@ -151,10 +161,9 @@ def _reply(data: Mapping[str, Any], me: SignalIdentity) -> ReplyTo | None:
     if not isinstance(quote, dict):
         return None
     author = as_text(quote.get("authorNumber")) or as_text(quote.get("authorUuid"))
-    ref = message_ref(integer(quote["id"]), shaped(author, PERSON))
     return ReplyTo(
-        ref=ref,
-        text=as_text(quote.get("text")),
+        ref=me.ref(quote["id"], shaped(author, PERSON)),
+        text=storable(as_text(quote.get("text"))),
         author=author,
         mine=me.is_named(author, quote.get("authorUuid")),
     )
