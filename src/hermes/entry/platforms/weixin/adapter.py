@@ -328,11 +328,11 @@ class WeixinAdapter:
         (NousResearch/hermes-agent #64704)."""
         try:
             answer = await self.api.call("getuploadurl", about)
-        except SendingShut as error:
+        except SendingShut:
             self._uploads_refused += 1
             if self._uploads_refused < _MOST_UPLOADS_REFUSED:
                 raise
-            raise Refused(f"Weixin takes no files from this bot now ({error})") from None
+            raise Refused("Weixin takes no files from this bot now (-2)") from None
         self._uploads_refused = 0
         return answer
 
