@@ -310,7 +310,8 @@ def test_a_key_that_the_settings_name_by_its_variable_is_listed(home: Path) -> N
     home.mkdir(mode=0o700, exist_ok=True)
     (home / "config.yaml").write_text(
         "providers: {house: {base_url: 'http://127.0.0.1:9/v1', key_env: HOUSE_TOKEN}}\n"
-        "fallback_providers: [{provider: groq, model: m, key_env: SPARE_TOKEN}]\n"
+        "fallback_providers: [{provider: groq, model: m, key_env: SPARE_TOKEN},"
+        " {provider: custom:house, model: m}]\n"
     )
     keys = {"HOUSE_TOKEN": "abcdefgh-0123456789", "SPARE_TOKEN": "ijklmnop-0123456789"}
     rows = json.loads(hermes(home, "auth", "list", "--json", **keys).out)
@@ -320,3 +321,11 @@ def test_a_key_that_the_settings_name_by_its_variable_is_listed(home: Path) -> N
     }
     assert hermes(home, "auth", "status", "custom:house", **keys).code == 0
     assert hermes(home, "auth", "status", "custom:house").code == 1
+
+
+def test_a_key_of_an_agent_is_listed_for_it(home: Path) -> None:
+    (home / "agents" / "bee").mkdir(parents=True)
+    (home / "config.yaml").write_text("agents: {bee: {}}\n")
+    (home / "agents" / "bee" / ".env").write_text("OPENROUTER_API_KEY=abcdefgh-0123456789\n")
+    assert hermes(home, "auth", "status", "openrouter").code == 1
+    assert hermes(home, "auth", "status", "openrouter", "--agent", "bee").code == 0

@@ -252,12 +252,13 @@ def _status(credential: Credential, now: datetime) -> str:
 
 def _listed(command: CliCommand, provider: str | None) -> list[Credential]:
     """What is stored, behind what stands in the environment."""
-    loaded, stored = _loaded(command), _read(command).read()
+    loaded, stored = _loaded(command).of(_agent(command)), _read(command).read()
     every: list[Credential] = []
-    named = {
-        **{f"{CUSTOM}:{name}": (entry.key_env,) for name, entry in loaded.settings.providers.items()},
-        **{entry.provider: (entry.key_env,) for entry in loaded.settings.fallback_providers},
-    }
+    named: dict[str, list[str]] = {}
+    for name, entry in loaded.settings.providers.items():
+        named.setdefault(f"{CUSTOM}:{name}", []).append(entry.key_env)
+    for fallback in loaded.settings.fallback_providers:
+        named.setdefault(fallback.provider, []).append(fallback.key_env)
     names = [*PROVIDERS, *named, *(one.provider for one in stored.credentials)]
     for name in dict.fromkeys(names if provider is None else [provider]):
         usual = key_variables(name) if name != CUSTOM else ()
