@@ -240,12 +240,39 @@ async def test_a_model_that_runs_in_circles_is_told_and_then_stopped() -> None:
     assert records[-2].text == "it never came"
 
 
-def failing(name: str) -> Tool:
+@pytest.mark.parametrize("words", ["1 failed in {}.25s", "nothing yet [success; 0.{} s]", "12:00:{}: no"])
+async def test_the_same_result_at_another_time_is_no_new_one(words: str) -> None:
     async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
-        count = next(_COUNTS)
-        return ToolResult(text=f"failure number {count}", failed=True)
+        return ToolResult(text=words.format(10 + next(_COUNTS) % 50))
 
-    return replace(tool(name), run=run)
+    chat, model = driver(
+        lambda request: calls("poll") if request.tools else say("it never came"),
+        replace(tool("poll", effect=Effect.ONCE), run=run),
+    )
+    await chat.say("wait for it")
+    assert len(model.requests) == 6 and REPEATS.format(tool="poll", times=5) in model.requests[5].note
+
+
+async def test_what_is_counted_goes_on_where_it_changes() -> None:
+    async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        return ToolResult(text=f"{next(_COUNTS)} of 9000 done")
+
+    turn = iter(range(20))
+    notes = await notes_of(
+        lambda request: say("done") if next(turn, None) is None else calls("poll"),
+        replace(tool("poll"), run=run),
+    )
+    assert not any(notes)
+
+
+def failing(name: str, *, ended_badly: bool = False) -> Tool:
+    """Fails each time with other words; or its program does."""
+
+    async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        text = f"failure number {next(_COUNTS)}"
+        return ToolResult(text=text, failed=not ended_badly, ended_badly=ended_badly)
+
+    return replace(tool(name, effect=Effect.ONCE if ended_badly else Effect.READ), run=run)
 
 
 async def notes_of(script: Callable[[ModelRequest], Say], *tools: Tool, **guard: object) -> list[str]:
@@ -255,8 +282,12 @@ async def notes_of(script: Callable[[ModelRequest], Say], *tools: Tool, **guard:
     return [request.note for request in model.requests]
 
 
-async def test_a_call_that_fails_again_and_again_is_warned_then_stopped_whatever_it_says() -> None:
-    notes = await notes_of(lambda request: calls("fly") if request.tools else say("I cannot"), failing("fly"))
+@pytest.mark.parametrize("ended_badly", [False, True], ids=["the tool", "its program"])
+async def test_a_call_that_fails_again_and_again_is_warned_then_stopped_whatever_it_says(
+    ended_badly: bool,
+) -> None:
+    script = lambda request: calls("fly") if request.tools else say("I cannot")  # noqa: E731
+    notes = await notes_of(script, failing("fly", ended_badly=ended_badly))
     assert notes[:2] == ["", ""] and len(notes) == 6
     assert notes[2] == (
         "[fly failed 2 times with the same arguments. The same call fails again: read why, and change "
@@ -275,6 +306,27 @@ async def test_a_tool_that_fails_with_every_argument_is_warned_then_stopped() ->
     assert notes[:3] == [""] * 3 and len(notes) == 9
     assert notes[3].startswith("[fly failed 3 times in a row. Find out why")
     assert notes[8].startswith("[fly failed 8 times in a row. Do not call tools any more.")
+
+
+async def test_programs_that_end_badly_each_in_their_own_way_are_no_circle() -> None:
+    """`grep` says with its exit code that there is nothing."""
+    turn = iter(range(20))
+
+    def script(request: ModelRequest) -> Say:
+        step = next(turn, None)
+        return say("done") if step is None else calls("grep", arguments=f'{{"for": {step}}}')
+
+    assert not any(await notes_of(script, failing("grep", ended_badly=True)))
+
+
+async def test_what_was_done_before_with_the_same_result_is_no_reason_to_try_again() -> None:
+    turn = iter(range(1_000))
+
+    def script(request: ModelRequest) -> Say:
+        return calls("look" if next(turn) % 2 else "patch") if request.tools else say("I cannot")
+
+    notes = await notes_of(script, failing("patch"), tool("look", text="as it was", effect=Effect.ONCE))
+    assert len(notes) == 12 and "patch failed 5 times" in notes[-1]
 
 
 @pytest.mark.parametrize("effect", [Effect.READ, Effect.ONCE])

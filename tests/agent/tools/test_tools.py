@@ -539,7 +539,8 @@ async def test_nothing_in_a_question_speaks_for_itself(bench: Bench) -> None:
 
 async def test_what_the_terminal_says(bench: Bench) -> None:
     assert await bench.text("terminal", command="true") == "[no output]"
-    assert await bench.text("terminal", command="echo a; exit 2") == "a\n[exit code 2]"
+    ended = await bench.use("terminal", command="echo a; exit 2")
+    assert ended.text == "a\n[exit code 2]" and ended.ended_badly and not ended.failed
     assert await bench.text("terminal", command="printf '\\e[31mred\\e[0m\\r\\n10%%\\r20%%\\n'") == "red\n20%"
     for seconds in (1, 5, 40):
         slow = await bench.use("terminal", command="echo a; sleep 60", timeout=seconds)

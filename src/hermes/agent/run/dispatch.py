@@ -121,6 +121,7 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
             outside=notes.outside,
             usage=sum_usage(notes.used) if notes.used else None,
             note=result.note,
+            ended_badly=result.ended_badly,
         )
 
     async def _run(

@@ -3,6 +3,7 @@ one would have: replies, empty ones, cut ones, rounds of unusable calls, and cal
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -23,7 +24,12 @@ from hermes.domain.turns.event import (
 from hermes.domain.turns.thoughts import without_thoughts
 
 Deed = tuple[str, str, str]
-"""A call by name and arguments, and what came of it."""
+"""A call by name and arguments, and what came of it, but for when and how long."""
+_TIMES = re.compile(
+    r"(?<!\d)\d{1,9}(?:[.,]\d{1,9})?\s?(?:ms|s|secs?|seconds?|min|minutes?)\b"
+    r"|(?<!\d)\d\d?:\d\d(?::\d\d(?:[.,]\d{1,9})?)?"
+)
+"""Durations and times of day; no repetition without an end, since a text of anybody's is searched."""
 
 
 def is_empty(reply: ModelSaid) -> bool:
@@ -34,8 +40,8 @@ def is_empty(reply: ModelSaid) -> bool:
 class TurnProgress(Struct, kw_only=True):
     """`empty`, `cuts` and `unusable` count replies in a row, up to the last. `repeats` says how often the
     call `repeated` was made with the same result while nothing new happened. `failures` counts calls, by name
-    and arguments, and `tool_failures` tools that failed since something was last done. `since_client` counts
-    the replies since the client's functions were last asked for."""
+    and arguments, that failed or whose program did, and `tool_failures` tools that failed since something new
+    was last done. `since_client` counts the replies since the client's functions were last asked for."""
 
     replies: int = 0
     since_client: int = 0
@@ -90,27 +96,34 @@ class TurnProgress(Struct, kw_only=True):
     def _settle(self) -> None:
         calls, self._calls = self._calls, {}
         self.unusable = 0 if self._taken_up else self.unusable + 1
+        deeds = {id: self._deed(call) for id, call in calls.items()}
+        new = {id for id, deed in deeds.items() if deed not in self._ever}
         for call in calls.values():
-            self._count_failure(call)
-        deeds = {(call.name, call.arguments, self._results[id].text) for id, call in calls.items()}
-        if deeds - self._ever:
+            self._count_failure(call, call.id in new & self._deeds)
+        if new:
             self._again.clear()
-        self._ever |= deeds
-        self._again.update(deeds)
+        self._ever.update(deeds.values())
+        self._again.update(set(deeds.values()))
         (most, self.repeats) = self._again.most_common(1)[0]
         self.repeated = most[0]
 
-    def _count_failure(self, call: ToolCall) -> None:
-        """What was done may have changed why something failed, so that counts anew."""
-        if self._results[call.id].failed:
-            self.failures[call.name, call.arguments] += 1
+    def _deed(self, call: ToolCall) -> Deed:
+        return call.name, call.arguments, _TIMES.sub("", self._results[call.id].text)
+
+    def _count_failure(self, call: ToolCall, changed: bool) -> None:
+        """What was done anew may have changed why something failed, so that counts anew; but a call whose
+        program failed is no reason to make it again."""
+        result, place = self._results[call.id], (call.name, call.arguments)
+        times = self.failures.pop(place, 0) + 1
+        if result.failed:
             self.tool_failures[call.name] += 1
-        elif call.id in self._deeds:
+        elif changed:
             self.failures.clear()
             self.tool_failures.clear()
         else:
-            self.failures.pop((call.name, call.arguments), None)
             self.tool_failures.pop(call.name, None)
+        if result.failed or result.ended_badly:
+            self.failures[place] = times
 
 
 def read_progress(entries: Sequence[Entry]) -> TurnProgress:

@@ -205,7 +205,8 @@ async def terminal(
     outside = bool(clean(result.output).strip()) and reaches_out(command)
     text = _report(result, seconds) + ("" if sudo is None else sudo.note(result))
     data = {"output": clean(result.output), "exit_code": result.code}
-    return ToolResult(text=text, data=data, failed=result.timed_out, outside=outside)
+    ended_badly = bool(result.code) and not result.timed_out
+    return ToolResult(text=text, data=data, failed=result.timed_out, outside=outside, ended_badly=ended_badly)
 
 
 async def _start(

@@ -55,7 +55,8 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     for code that calls tools and never stored; `usage` is what models took beside those that were asked
     through the context, which are counted anyway. `note` is for the person, shown under the answer. With
     `wants` there is no result yet: the person is asked, and the call is made again with their answer and what
-    is `kept` here. `unknown` says that nobody knows whether it was done."""
+    is `kept` here. `unknown` says that nobody knows whether it was done, and `ended_badly` that the tool did
+    its part, but not the program that it ran: the same again leads nowhere."""
 
     text: str
     attachments: tuple[Attachment, ...] = ()
@@ -67,6 +68,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     wants: Clarification | None = None
     kept: str = ""
     unknown: bool = False
+    ended_badly: bool = False
 
 
 class AskModel(Protocol):

@@ -130,7 +130,8 @@ class ToolStarted(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class ToolFinished(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result. `unknown` says that the call was cut off and may have taken effect, `outside` that the text
-    came from elsewhere, and `usage` what models took that the tool asked. `note` is for the person alone."""
+    came from elsewhere, and `usage` what models took that the tool asked. `note` is for the person alone.
+    `ended_badly` says that the tool did its part, but not the program that it ran."""
 
     call: CallId
     text: str
@@ -140,6 +141,7 @@ class ToolFinished(Struct, frozen=True, kw_only=True, omit_defaults=True):
     outside: bool = False
     usage: Usage | None = None
     note: str = ""
+    ended_badly: bool = False
 
 
 class QuestionKind(StrEnum):
