@@ -45,6 +45,7 @@ class Pages:
     def __init__(self) -> None:
         self.seen: list[str] = []
         self.inside: list[str] = []
+        self.asked_inside: list[str] = []
         self.port = 0
 
     def url(self, path: str, host: str = HOST) -> str:
@@ -102,12 +103,20 @@ class Pages:
               const own = new WebSocket("ws://{HOST}:{self.port}/socket");
               own.onopen = () => own.send('hi'); own.onmessage = e => console.log(e.data);
             </script>""",
+            "/ways-out": f"""<title>Ways out</title><iframe src="{self.url('/way-out', OTHER)}"></iframe>
+              <button onclick="window.open('{inside}?popup')">Open</button>
+              <script>new SharedWorker("data:text/javascript,fetch('{inside}?worker', {{mode: 'no-cors'}})");
+              new Worker("data:text/javascript,postMessage('works')").onmessage = e => console.log(e.data);
+              </script>""",
+            "/way-out": f"<img src='{inside}?frame'>",
             "/bare": "<title>Bare</title>" + "<p>word</p>" * 3 + "<img src='/a.png' alt='a picture'>"
             "<div style='height:5000px'></div><script>console.warn('careful'); null.x</script>",
         }  # fmt: skip
 
     async def note_inside(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.inside.append("somebody came")
+        if line := await reader.readline():
+            self.asked_inside.append(line.decode())
         writer.close()
 
 

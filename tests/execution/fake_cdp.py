@@ -46,6 +46,7 @@ class FakeChromium:
         self.asked: list[str] = []
         self.checked: list[str] = []
         self.hangs = False
+        self.lacks = self.stuck = ""
         self._numbers = count(1)
         self._paused: dict[str, tuple[str, asyncio.Future[str]]] = {}
         self._clicked: asyncio.Future[None] | None = None
@@ -69,7 +70,7 @@ class FakeChromium:
 
     async def _answer(self, socket: web.WebSocketResponse, call: dict[str, Any]) -> None:
         self.asked.append(call["method"])
-        if self.hangs:
+        if self.hangs or call["method"] == self.stuck:
             return
         answer: dict[str, Any] = {"id": call["id"]}
         try:
@@ -82,6 +83,8 @@ class FakeChromium:
         async def tell(event: str, **words: object) -> None:
             await socket.send_json({"method": event, "params": words, "sessionId": "tab"})
 
+        if method == self.lacks:
+            raise KeyError(method)
         match method:
             case "Target.createBrowserContext":
                 return {"browserContextId": "own"}
@@ -133,7 +136,8 @@ class FakeChromium:
 
 
 _NOTHING_TOLD = """Browser.setDownloadBehavior Target.setDiscoverTargets Target.setAutoAttach
-    Target.closeTarget Input.dispatchMouseEvent DOM.scrollIntoViewIfNeeded Target.disposeBrowserContext"""
+    Target.closeTarget Input.dispatchMouseEvent DOM.scrollIntoViewIfNeeded Target.disposeBrowserContext
+    Runtime.runIfWaitingForDebugger"""
 _QUIET = frozenset(_NOTHING_TOLD.split())
 
 

@@ -7,11 +7,12 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from hermes.domain.errors import Refused, Unreachable, UserError
@@ -23,7 +24,7 @@ from hermes.execution.browser.snapshot import tree_lines, write_lines
 from hermes.testing.clock import FakeClock
 from tests.execution.beds import install
 from tests.execution.browser_site import open_browser, open_pages
-from tests.execution.egress_site import INSIDE
+from tests.execution.egress_site import INSIDE, OTHER
 from tests.execution.fake_cdp import NODES, FakeChromium, open_fake
 
 KEY = ("main", "s")
@@ -104,6 +105,58 @@ async def test_chromium_says_the_same(tmp_path: Path) -> None:
             assert not [each for each in pages.seen if each.startswith("/secret")]
 
 
+@pytest.mark.server
+async def test_nothing_begins_in_a_foreign_browser_before_its_requests_are_judged(tmp_path: Path) -> None:
+    async with open_pages() as pages, _running(tmp_path, pages.port) as address:
+        async with open_browser(tmp_path / "egress", {}, cdp_url=address) as host:
+            notes: list[str] = []
+
+            def use(work: Any) -> Any:
+                return host.use(KEY, work, opens=True, stranger=False)
+
+            async def has_noted(*ways: str) -> bool:
+                notes.extend((await use(lambda page: page.view())).notes)
+                return all(any(f"?{way}" in note for note in notes) for way in ways)
+
+            notes.extend((await use(lambda page: page.navigate(pages.url("/ways-out")))).notes)
+            await _until(lambda: use(lambda page: page.act("console")), "works")
+            await use(lambda page: page.act("click", "@e1"))
+            await _until(lambda: has_noted("frame", "popup"))
+            theirs = f"{address}/json/new?{pages.url('/theirs')}"
+            async with aiohttp.ClientSession() as session, session.put(theirs) as made:
+                assert made.status == 200
+            await _until(lambda: asyncio.sleep(0, pages.seen), "/theirs")
+        assert not pages.asked_inside
+
+
+async def test_a_foreign_browser_that_cannot_be_judged_is_not_used(tmp_path: Path) -> None:
+    async with open_fake() as (fake, address), open_browser(tmp_path, {}, cdp_url=address) as host:
+        fake.lacks = "Fetch.enable"
+        with pytest.raises(Refused):
+            await host.use(KEY, lambda page: page.view(), opens=True, stranger=False)
+        assert "Runtime.runIfWaitingForDebugger" not in fake.asked
+        await _until(lambda: asyncio.sleep(0, fake.asked), "Target.disposeBrowserContext")
+
+
+async def test_a_page_that_was_not_opened_to_the_end_leaves_nothing(tmp_path: Path) -> None:
+    async with open_fake() as (fake, address), open_browser(tmp_path, {}, cdp_url=address) as host:
+        fake.stuck = "Page.enable"
+        opening = asyncio.create_task(host.use(KEY, lambda page: page.view(), opens=True, stranger=False))
+        await _until(lambda: asyncio.sleep(0, fake.asked), "Page.enable")
+        opening.cancel()
+        await asyncio.wait((opening,))
+        await _until(lambda: asyncio.sleep(0, fake.asked), "Target.disposeBrowserContext")
+
+
+async def _until(ask: Callable[[], Any], wanted: object = None) -> None:
+    """Until the answer is true, or has what is wanted in it."""
+    async with asyncio.timeout(40):
+        while not (found := await ask()) or (  # noqa: ASYNC110
+            wanted is not None and wanted not in found
+        ):
+            await asyncio.sleep(0.05)
+
+
 @asynccontextmanager
 async def _running(folder: Path, port: int) -> AsyncIterator[str]:
     """Somebody's own Chromium, which finds the names of the test by itself."""
@@ -123,7 +176,8 @@ async def _running(folder: Path, port: int) -> AsyncIterator[str]:
         *["--disable-component-update", "--disable-sync", "--disable-quic"],
         f"--remote-debugging-port={own}",
         f"--user-data-dir={folder / 'profile'}",
-        "--host-resolver-rules=MAP api.example.org 127.0.0.1, MAP inside.example.org 127.0.0.2",
+        "--host-resolver-rules=MAP api.example.org 127.0.0.1, MAP inside.example.org 127.0.0.2, MAP "
+        f"{OTHER} 127.0.0.1",
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env={**os.environ, "HOME": str(folder)},

@@ -22,13 +22,15 @@ from hermes.execution.browser.cdp import CdpConnection, SocketLink
 from hermes.execution.browser.launch import RunningBrowser, Way, start_best
 from hermes.execution.browser.page import ChromiumPage
 from hermes.execution.browser.program import HOW_TO_INSTALL, find_browser
-from hermes.execution.browser.tabs import PageRules, Tabs
+from hermes.execution.browser.tabs import PageRules, Tabs, let_go
 
 log = logging.getLogger("hermes.browser")
 T = TypeVar("T")
 MOST_PAGES = 16
 PageKey = tuple[str, str]
 """The agent and the session."""
+_OF_NO_TAB = ("shared_worker", "service_worker")
+"""Workers whose requests a foreign browser does not always ask about."""
 _FOREIGN = Way(name="browser.cdp_url", boundary=Boundary.NONE)
 
 
@@ -120,9 +122,17 @@ class BrowserHost:
             return opened
 
     async def _open_page(self, browser: RunningBrowser) -> _Open:
-        settings, connection = self._settings(), browser.connection
+        connection = browser.connection
         made = await connection.call("Target.createBrowserContext", {"disposeOnDetach": True})
         context = made["browserContextId"]
+        with contextlib.ExitStack() as undo:
+            undo.callback(connection.post, "Target.disposeBrowserContext", {"browserContextId": context})
+            tabs = await self._open_tabs(browser, context)
+            undo.pop_all()
+        return _Open(page=ChromiumPage(tabs), tabs=tabs)
+
+    async def _open_tabs(self, browser: RunningBrowser, context: str) -> Tabs:
+        settings, connection = self._settings(), browser.connection
         denied = {"behavior": "deny", "browserContextId": context, "eventsEnabled": True}
         await connection.call("Browser.setDownloadBehavior", denied)
         rules = PageRules(
@@ -134,7 +144,7 @@ class BrowserHost:
         )
         tabs = Tabs(connection, context, rules)
         await tabs.open()
-        return _Open(page=ChromiumPage(tabs), tabs=tabs)
+        return tabs
 
     async def _close_page(self, key: PageKey) -> None:
         opened = self._pages.pop(key)
@@ -149,6 +159,10 @@ class BrowserHost:
             browser.connection.listeners[""] = self._hear
             filters = {"discover": True, "filter": [{"type": "page"}]}
             await browser.connection.call("Target.setDiscoverTargets", filters)
+            if browser.keeper is None:
+                waits = [{"type": kind} for kind in ("page", *_OF_NO_TAB)]
+                options = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
+                await browser.connection.call("Target.setAutoAttach", {**options, "filter": waits})
         return self._browser
 
     async def _start(self) -> RunningBrowser:
@@ -174,6 +188,8 @@ class BrowserHost:
     def _hear(self, method: str, params: dict[str, Any]) -> None:
         """An event of the browser belongs to one context, or to all that know its target."""
         context = params.get("targetInfo", params).get("browserContextId")
-        for opened in self._pages.values():
-            if context in (None, opened.tabs.context):
-                opened.tabs.hear_browser(method, params)
+        heard = [one.tabs for one in self._pages.values() if context in (None, one.tabs.context)]
+        for tabs in heard:
+            tabs.hear_browser(method, params)
+        if method == "Target.attachedToTarget" and not heard and self._browser is not None:
+            let_go(self._browser.connection, params)

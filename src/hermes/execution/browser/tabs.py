@@ -126,13 +126,21 @@ class Tabs:
         """An event about the browser context."""
         info = params.get("targetInfo", {})
         target = info.get("targetId", params.get("targetId"))
-        if method == "Target.targetCreated" and info.get("type") == "page" and not self._opening:
-            if len(self._tabs) + len(self._arriving) >= MOST_TABS:
+        arrives = "Target.attachedToTarget" if self.rules.foreign else "Target.targetCreated"
+        if method == arrives and info.get("type") == "page":
+            session = params.get("sessionId", "")
+            if not self._opening and len(self._tabs) + len(self._arriving) >= MOST_TABS:
                 self.notes.append("A further popup was closed.")
                 self.connection.post("Target.closeTarget", {"targetId": target})
-            elif self._tabs and all(tab.target != target for tab in self._tabs):
+            elif not self._opening and self._tabs and all(tab.target != target for tab in self._tabs):
                 self._arriving.add(target)
-                self.connection.begin(self._welcome(target))
+                self.connection.begin(self._welcome(target, session))
+            else:
+                let_go(self.connection, params)
+        elif method == arrives:  # a worker of no tab: its requests are not always asked about
+            self.connection.post("Target.closeTarget", {"targetId": target})
+        elif method == "Target.detachedFromTarget":
+            self.connection.listeners.pop(params["sessionId"], None)
         elif method == "Target.targetDestroyed":
             self._tabs = [tab for tab in self._tabs if tab.target != target]
             self._changed.set()
@@ -140,35 +148,44 @@ class Tabs:
             name = one_line(str(params.get("suggestedFilename", "")), 100)
             self.notes.append(f"A download was denied: {name} from {one_line(str(params.get('url')), 300)}")
 
-    async def _welcome(self, target: str) -> None:
+    async def _welcome(self, target: str, session: str) -> None:
         try:
-            await self._attach(target)
+            await self._attach(target, session)
             self.notes.append("A popup opened and is shown now.")
-        except HermesError:
-            pass  # it is closed already
+        except HermesError:  # it is closed already, or else nobody would judge what it asks for
+            self.connection.post("Target.closeTarget", {"targetId": target})
         finally:
             self._arriving.discard(target)
             self._changed.set()
 
-    async def _attach(self, target: str) -> Tab:
-        answer = await self.connection.call("Target.attachToTarget", {"targetId": target, "flatten": True})
-        tab = Tab(target=target, session=answer["sessionId"])
+    async def _attach(self, target: str, session: str = "") -> Tab:
+        if not session:
+            attaching = {"targetId": target, "flatten": True}
+            session = (await self.connection.call("Target.attachToTarget", attaching))["sessionId"]
+        tab = Tab(target=target, session=session)
         tab.idle.set()
         self.connection.listeners[tab.session] = partial(self._hear, tab, tab.session)
-        for domain in ("Page", "Log"):
-            await self.connection.call(f"{domain}.enable", session=tab.session)
-        await self._watch(tab.session)
+        with contextlib.suppress(DialogOpened):  # it begins with one
+            await self._watch(tab.session, "Page.enable", "Log.enable")
         self._tabs.append(tab)
         return tab
 
-    async def _watch(self, session: str) -> None:
-        """What a tab or a frame of its own says, and the frames in it."""
-        options = {"autoAttach": True, "waitForDebuggerOnStart": False, "flatten": True}
-        with contextlib.suppress(HermesError):
-            if self.rules.foreign:
-                await self.connection.call("Fetch.enable", session=session)
-            await self.connection.call("Target.setAutoAttach", options, session=session)
-            await self.connection.call("Runtime.enable", session=session)
+    async def _watch_frame(self, session: str) -> None:
+        with contextlib.suppress(HermesError):  # it is gone, or else it waits and loads nothing
+            await self._watch(session)
+
+    async def _watch(self, session: str, *calls: str) -> None:
+        """What a tab or a frame of its own says, and the frames in it. In a foreign browser these wait until
+        their requests are judged; while one waits, it answers nothing else."""
+        foreign = self.rules.foreign
+        if foreign:
+            await self.connection.call("Fetch.enable", session=session)
+        options = {"autoAttach": True, "waitForDebuggerOnStart": foreign, "flatten": True}
+        calls += ("Runtime.enable", *(("Runtime.runIfWaitingForDebugger",) if foreign else ()))
+        await asyncio.gather(
+            self.connection.call("Target.setAutoAttach", options, session=session),
+            *(self.connection.call(method, session=session) for method in calls),
+        )
 
     def _hear(self, tab: Tab, session: str, method: str, params: dict[str, Any]) -> None:
         self._changed.set()
@@ -193,11 +210,13 @@ class Tabs:
                 tab.broken = True
                 gone = UserError("The page has crashed.", hint="Open it again with browser_navigate.")
                 self.connection.interrupt(tab.sessions, gone)
-            case "Target.attachedToTarget" if params["targetInfo"]["type"] == "iframe":
+            case "Target.attachedToTarget" if params["targetInfo"]["type"] != "iframe":
+                let_go(self.connection, params, session)  # a worker, whose requests are the tab's
+            case "Target.attachedToTarget":
                 frame = params["sessionId"]
                 tab.frames[params["targetInfo"]["targetId"]] = frame
                 self.connection.listeners[frame] = partial(self._hear, tab, frame)
-                self.connection.begin(self._watch(frame))
+                self.connection.begin(self._watch_frame(frame))
             case "Target.detachedFromTarget":
                 tab.frames = {key: one for key, one in tab.frames.items() if one != params["sessionId"]}
                 self.connection.listeners.pop(params["sessionId"], None)
@@ -241,3 +260,10 @@ class Tabs:
             self.connection.post("Fetch.failRequest", refusal, session=session)
         else:
             self.connection.post("Fetch.continueRequest", request, session=session)
+
+
+def let_go(connection: CdpConnection, params: Mapping[str, Any], parent: str = "") -> None:
+    """Let go what waits for us and is not ours, or was come to in another way."""
+    if params.get("waitingForDebugger"):
+        connection.post("Runtime.runIfWaitingForDebugger", session=params["sessionId"])
+        connection.post("Target.detachFromTarget", {"sessionId": params["sessionId"]}, session=parent)
