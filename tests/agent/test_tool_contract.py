@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -130,6 +131,22 @@ async def test_an_inner_call_passes_the_same_dispatcher() -> None:
     _, result = await finish(acting(inner("page")), page)
     assert result.text == "inside: turn_1:c0/1 True" and not result.failed
     assert result.outside and result.usage == Usage(prompt=4)
+
+
+async def test_a_clock_that_is_set_ends_no_inner_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a machine that slept, whose calls slept with it."""
+
+    async def fetch(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        await asyncio.sleep(0.01)
+        return ToolResult(text="here")
+
+    async def act(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        later = datetime.now(UTC) + timedelta(hours=1)
+        monkeypatch.setattr(SystemClock, "now", lambda clock: later)
+        return await context.call("page", {})
+
+    _, result = await finish(acting(act), acting(fetch, name="page", effect=Effect.READ))
+    assert result.text == "here" and not result.failed
 
 
 def asking(name: str) -> Tool:

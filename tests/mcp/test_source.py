@@ -167,6 +167,12 @@ def test_a_name_that_was_gone_cannot_come_back_as_something_else() -> None:
     assert back.accept(["a"]).offered == [other]
 
 
+def test_of_a_name_that_is_told_twice_the_first_counts() -> None:
+    first, other = McpDefinition(name="a", description="one"), McpDefinition(name="a", description="two")
+    pins = McpPins().see([first, other], resources=False, prompts=False)
+    assert pins.offered == [first] and not pins.waiting
+
+
 def test_names_are_short_plain_and_nobody_elses() -> None:
     assert tool_name("files", "read_file") == "mcp__files__read_file"
     odd = {tool_name("s", name) for name in ("a.b", "a/b", "a b", "ä" * 80, "x" * 80, "x" * 81)}

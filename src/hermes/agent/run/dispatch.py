@@ -166,7 +166,8 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
             tools=self.bench.now,
             answer=_answer_of(state),
         )
-        return replace(context, call=_InnerCalls(self, tool, context, notes).call)
+        inner = _InnerCalls(self, tool, context, notes, self.clock.monotonic() + seconds)
+        return replace(context, call=inner.call)
 
     async def _check_allowed(self, state: CallState, tool: Tool, arguments: Mapping[str, object]) -> None:
         """A call is looked at once more when it starts: the shell may stand elsewhere by now."""
@@ -198,9 +199,7 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
         if ask is not None and not await is_granted(self.run, bench.standing, ask):
             why = one_line(ask.text, _LONGEST_REASON)
             raise UserError(f"{NOT_ASKED_INSIDE.format(name=name)} It would be put to a person as: {why}")
-        left = tool.seconds or self.seconds
-        if context.deadline is not None:
-            left = min(left, (context.deadline - self.clock.now()).total_seconds())
+        left = min(tool.seconds or self.seconds, around.until - self.clock.monotonic())
         log.info("tool.inner call=%s outer=%s tool=%s", context.call_id, outer.name, name)
         if tool.effect is not Effect.READ:
             words = one_line(json.dumps(arguments, ensure_ascii=False, default=str), _LONGEST_REASON)
@@ -210,7 +209,8 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
                 )
             )
         inner = replace(context, deadline=self.clock.now() + timedelta(seconds=left))
-        within = _InnerCalls(self, tool, inner, around.notes, around.depth + 1)
+        until = self.clock.monotonic() + left
+        within = _InnerCalls(self, tool, inner, around.notes, until, around.depth + 1)
         try:
             result = await _in_time(tool, replace(inner, call=within.call), arguments, left)
         except TimeoutError as late:
@@ -258,12 +258,14 @@ class _CallNotes(Struct):
 
 @dataclass(slots=True)
 class _InnerCalls:
-    """The calls a tool makes inside one of its own. Each has a key that is the same if all are repeated."""
+    """The calls a tool makes inside one of its own, `until` its time is over by a clock that nobody sets.
+    Each has a key that is the same if all are repeated."""
 
     dispatcher: Dispatcher
     tool: Tool
     context: ToolContext
     notes: _CallNotes
+    until: float
     depth: int = 1
     made: int = field(default=0, init=False)
     over: bool = field(default=False, init=False)

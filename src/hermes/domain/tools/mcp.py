@@ -68,9 +68,11 @@ class McpPins(Struct, frozen=True, kw_only=True):
         return [definition for name, definition in self.accepted.items() if name not in gone]
 
     def see(self, listed: Iterable[McpDefinition], *, resources: bool, prompts: bool) -> McpPins:
-        """These, after the server told what it has."""
+        """These, after the server told what it has. Of a name that it tells twice, the first counts."""
         accepted, waiting, seen = dict(self.accepted), {}, set()
         for definition in list(listed)[:MOST_TOOLS]:
+            if definition.name in seen:
+                continue
             seen.add(definition.name)
             known = accepted.get(definition.name)
             if known is None and not definition.concerns:

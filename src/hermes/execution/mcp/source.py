@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -109,7 +110,9 @@ class McpSource:
         await self.connection.use(_nothing)
 
     async def _take(self, listing: Listing) -> None:
-        before = self._pins
+        before, times = self._pins, Counter(each.name for each in listing.tools)
+        if twice := ", ".join(name for name, count in times.items() if count > 1):
+            log.warning("mcp.tools_told_twice server=%s tools=%s", self._name, one_line(twice, 200))
         see = partial(McpPins.see, listed=listing.tools, resources=listing.resources, prompts=listing.prompts)
         self._pins = await asyncio.to_thread(self._book.change, see)
         if self._pins.waiting and (before is None or before.waiting != self._pins.waiting):
