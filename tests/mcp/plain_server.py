@@ -111,6 +111,11 @@ def call(ident, params):
         reply = json.loads(sys.stdin.readline())
         tell(ident, {"content": [{"type": "text", "text": reply["result"]["action"]}]})
         return
+    if HOW == "open" and not os.path.exists(os.environ["NOTES"]):
+        wanted = {"mode": "url", "elicitationId": "1", "url": "https://login.test/go", "message": "Log in."}
+        error = {"code": -32042, "message": "Not yet.", "data": {"elicitations": [wanted]}}
+        print(json.dumps({"jsonrpc": "2.0", "id": ident, "error": error}), flush=True)
+        return
     if HOW == "look":
         seen = os.path.exists(text) if text.startswith("/") else os.environ.get(text, "(none)")
         tell(ident, {"content": [{"type": "text", "text": str(seen)}]})

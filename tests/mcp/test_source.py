@@ -274,6 +274,25 @@ async def test_an_older_server_that_asks_is_declined(tmp_path: Path) -> None:
         assert (await server.call("echo")).text == "decline"
 
 
+async def test_an_older_server_that_wants_an_address_opened_is_called_again_after_that(
+    tmp_path: Path,
+) -> None:
+    notes = tmp_path / "opened"
+    async with bed(tmp_path, plain_server("open", env={"NOTES": str(notes)})) as server:
+        asks = await server.call("echo", text="x")
+        assert asks.wants is not None and asks.wants.options == ("done", "no")
+        assert asks.wants.text.endswith("Log in.\nOpen this address, if you trust it: https://login.test/go")
+        declined = await server.answer("echo", (asks.kept, "no"), text="x")
+        assert declined.failed and "declined" in declined.text and not declined.unknown
+        again = await server.answer("echo", (asks.kept, "done"), text="x")
+        assert again.wants == asks.wants, "it was not opened yet"
+        notes.touch()
+        assert (await server.answer("echo", (again.kept, "done"), text="x")).text == "x"
+    closed = plain_server("open", env={"NOTES": str(tmp_path / "none")}, elicitation=False)
+    async with bed(tmp_path, closed) as server:
+        assert (await server.call("echo", text="x")).text == "t gives no result: Not yet."
+
+
 async def test_reconnects_leave_no_process(tmp_path: Path, full: bool) -> None:
     before = set(descendants())
     async with bed(tmp_path, plain_server("crash")) as server:

@@ -10,7 +10,7 @@ import contextlib
 import importlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -63,7 +63,12 @@ class Listing(Struct, frozen=True, kw_only=True):
 
 
 class McpRefusal(Exception):
-    """The server answered that it will not; the words are its own."""
+    """The server answered that it will not; the words are its own. `opened` are requests to a person to open
+    an address, after which it would."""
+
+    def __init__(self, words: str, opened: Sequence[dict[str, Any]] = ()) -> None:
+        super().__init__(words)
+        self.opened = opened
 
 
 Callbacks = dict[str, Any]
@@ -125,7 +130,7 @@ class McpConnection:
                 await asyncio.wait((self._living,), timeout=_WHY_SECONDS)
             why = self.trouble or words
             return Unreachable(f"{name} was gone before it answered ({why})", maybe_done=True)
-        return McpRefusal(words)
+        return McpRefusal(words, _to_open(error))
 
     async def _connected(self) -> Any:
         if self._closed:
@@ -287,6 +292,13 @@ def _definition(tool: Any) -> McpDefinition:
         idempotent=bool(hints is not None and hints.idempotent_hint),
         closed=hints is not None and hints.open_world_hint is False,
     )
+
+
+def _to_open(error: Any) -> list[dict[str, Any]]:
+    """What a server of the older revision wants to be opened first (its error -32042:
+    https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-elicitation-required-error)."""
+    told = error.data.get("elicitations") if error.code == -32042 and isinstance(error.data, dict) else None
+    return [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
 
 
 def _reason(error: BaseException) -> str:

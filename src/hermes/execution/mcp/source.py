@@ -219,15 +219,22 @@ class McpSource:
                 exchange.responses[exchange.asked] = questions.read_answer(asked, context.answer[1])
             except UserError as error:
                 return exchange.ask(self._name, f"{error.message} Please answer once more.")
+            if exchange.opens and exchange.responses[exchange.asked]["action"] != "accept":
+                raise McpRefusal("it wants an address to be opened first, and that was declined")
         sdk = await load_sdk()
         for _ in range(_MOST_ROUNDS):
             if exchange.requests:
                 wants = await self._respond(exchange, context)
                 if wants is not None:
                     return wants
-            result = await self.connection.use(
-                partial(self._send, definition, dict(arguments), exchange, context)
-            )
+            send = partial(self._send, definition, dict(arguments), exchange, context)
+            try:
+                result = await self.connection.use(send)
+            except McpRefusal as refusal:
+                if not (refusal.opened and self._server.elicitation):
+                    raise
+                exchange = _Exchange.to_open(refusal.opened)
+                continue
             if not isinstance(result, sdk.types.InputRequiredResult):
                 return await call_result(result, self._media)
             exchange = _Exchange.of(result)
@@ -256,7 +263,7 @@ class McpSource:
             arguments,
             read_timeout_seconds=self._server.timeout,
             progress_callback=progress,
-            input_responses=exchange.responses or None,
+            input_responses=None if exchange.opens else exchange.responses or None,
             request_state=exchange.state,
             allow_input_required=True,
         )
@@ -354,12 +361,22 @@ class McpSource:
 
 
 class _Exchange(Struct, kw_only=True):
-    """What a server wants before it answers, and what it was told so far; `asked` is put to the person."""
+    """What a server wants before it answers, and what it was told so far; `asked` is put to the person. Of
+    addresses that it only wants opened (`opens`) it is told nothing: it knows by itself."""
 
     requests: dict[str, dict[str, Any]]
     responses: dict[str, dict[str, Any]]
     state: str | None = None
     asked: str = ""
+    opens: bool = False
+
+    @classmethod
+    def to_open(cls, wanted: Sequence[dict[str, Any]]) -> _Exchange:
+        requests = {
+            str(place): {"method": "elicitation/create", "params": {**each, "mode": "url"}}
+            for place, each in enumerate(wanted)
+        }
+        return cls(requests=requests, responses={}, opens=True)
 
     @classmethod
     def of(cls, result: Any) -> _Exchange:
@@ -376,6 +393,7 @@ class _Exchange(Struct, kw_only=True):
             "responses": self.responses,
             "state": self.state,
             "asked": self.asked,
+            "opens": self.opens,
         }
         text = json.dumps(kept, ensure_ascii=False)
         if len(text) > _LARGEST_STATE:
