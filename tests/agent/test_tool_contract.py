@@ -26,7 +26,7 @@ from hermes.domain.tools.tool import (
     ToolResult,
 )
 from hermes.domain.tools.toolbox import Toolbox
-from hermes.domain.turns.event import ToolFinished, usage_of
+from hermes.domain.turns.event import ToolFinished, UserSaid, usage_of
 from hermes.domain.turns.transcript import view_turn
 from hermes.domain.word import replace
 from hermes.state.store.codec import decode_record, encode_record
@@ -79,6 +79,27 @@ async def test_a_call_knows_who_speaks_and_by_when_it_has_to_be_done() -> None:
     await finish(acting(look, seconds=50.0))
     assert seen[0].source == ME
     assert seen[0].deadline is not None and 49 < (seen[0].deadline - before).total_seconds() < 90
+
+
+async def test_a_call_knows_whether_it_was_begun_before() -> None:
+    seen: list[bool] = []
+
+    async def look(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        seen.append(context.repeated)
+        return ToolResult(text="ok")
+
+    tools = (acting(look, effect=Effect.KEYED), acting(inner("act"), name="outer", effect=Effect.KEYED))
+    model = ScriptedModel([calls("act", "outer"), calls("act", "outer"), say("done")])
+    loop = AgentLoop(
+        provider=model, toolbox=Toolbox(tools), model="m", system="s", clock=SystemClock(), limits=quick()
+    )
+    chat = Driver(loop)
+    chat.add(UserSaid(text="go"))
+    await chat.go(commits=1)
+    await chat.go(commits=2)
+    assert seen == [True]
+    await chat.go()
+    assert seen == [True, True, False, False]
 
 
 @pytest.mark.parametrize(("effect", "unknown"), [(Effect.READ, False), (Effect.ONCE, True)])

@@ -110,6 +110,21 @@ async def test_a_script_calls_tools_and_only_what_it_prints_comes_back(scripts: 
     assert "not for the model" not in result.text and not result.failed
 
 
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("import sys\nsys.exit('config.yaml is missing: run setup')", "config.yaml is missing: run setup"),
+        ("raise SystemExit(('a', 1))", "('a', 1)"),
+        ("def f():\n    raise KeyboardInterrupt('stopped here')\nf()", "KeyboardInterrupt: stopped here"),
+        ("import sys\nsys.exit(3)", "exit code 3"),
+    ],
+)
+async def test_the_words_with_which_a_script_ends_are_told(scripts: Scripts, code: str, words: str) -> None:
+    result = await scripts.script(code)
+    assert words in result.text and result.data["status"] == "error"  # type: ignore[index]
+    assert not (await scripts.script("import sys\nprint('fine')\nsys.exit()")).failed
+
+
 async def test_help_lists_every_tool_with_its_arguments(scripts: Scripts) -> None:
     result = await scripts.script("import hermes_tools; help(hermes_tools.echo); print(dir(hermes_tools))")
     assert "echo(word: " in result.text and "Says it again." in result.text and "'tool_2nd'" in result.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import threading
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_no_place_shows_the_nearest() -> None:
 def test_what_a_model_added_to_both_is_taken_off(old: str, new: str) -> None:
     patched = apply_patch(TEXT, old, new)
     assert patched == TEXT.replace("x = 'it'\n    return 2", 'x = "on"\n    return 3')
-    assert apply_patch(patched, old, new) == patched
+    assert apply_patch(patched, old, new, repeated=True) == patched
 
 
 def test_backslashes_of_the_text_itself_stay() -> None:
@@ -88,7 +89,8 @@ def test_empty_and_equal() -> None:
 def test_a_patch_that_is_there_is_recognised(old: str, new: str) -> None:
     once = apply_patch(TEXT, old, new)
     assert once != TEXT
-    assert apply_patch(once, old, new) == once
+    assert apply_patch(once, old, new, repeated=True) == once
+    assert apply_patch(TEXT, old, new, repeated=True) == once
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_a_place_that_is_only_alike_is_changed_although_the_new_text_stands_else
 def test_a_change_of_blanks_is_not_repeated() -> None:
     once = apply_patch("if a:\n        x = 1\n", "        x = 1", "    x = 1")
     assert once == "if a:\n    x = 1\n"
-    assert apply_patch(once, "        x = 1", "    x = 1") == once
+    assert apply_patch(once, "        x = 1", "    x = 1", repeated=True) == once
 
 
 @given(
@@ -126,10 +128,67 @@ def test_a_change_of_blanks_is_not_repeated() -> None:
 def test_repeating_never_changes_more(text: str, old: str, new: str) -> None:
     try:
         once = apply_patch(text, old, new)
-        twice = apply_patch(once, old, new)
+        twice = apply_patch(once, old, new, repeated=True)
     except UserError:
         return
     assert twice == once or old in once
+
+
+@given(st.text("ab \n", max_size=30), st.text("ab\n", min_size=1, max_size=4), st.text("ab\n", max_size=6))
+def test_what_is_found_is_replaced_as_python_does(text: str, old: str, new: str) -> None:
+    """Unless it is the repeat of a call, what stands around it says nothing."""
+    if old in text and old != new:
+        assert apply_patch(text, old, new, every=True) == text.replace(old, new)
+        once = apply_patch(text, old, new, every=True, repeated=True)
+        assert once in (text, text.replace(old, new)), "all places or none"
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        ("if a:\n  b\n  if c:\n    d\n", "  ", "    "),
+        ("a\n\nb\nc\n", "\n", "\n\n"),
+        ("it's ''q''", "'", "''"),
+        ("  }\n}\nexport default f\n", "}\nexport default", "}\n}\nexport default"),
+        ("</div>\n</div>\n</body>\n", "</div>\n</body>", "</div>\n</div>\n</body>"),
+        ("import os\n\ndef b(): pass\n", "\ndef b", "\n\ndef b"),
+    ],
+)
+def test_a_line_like_its_neighbour_is_added(text: str, old: str, new: str) -> None:
+    every = text.count(old) > 1
+    changed = apply_patch(text, old, new, every=every)
+    assert changed == text.replace(old, new)
+    assert apply_patch(changed, old, new, every=every, repeated=True) == changed
+
+
+def test_what_a_model_remembers_wrongly_is_not_done() -> None:
+    with pytest.raises(UserError, match="old was not found"):
+        apply_patch("f(a)\n\nf(a, b)\n", "f(a,c)", "f(a)")
+
+
+@pytest.mark.parametrize("name", ["patch", "write_file", "patch of several"])
+async def test_calls_that_change_one_file_at_the_same_time_lose_nothing(tmp_path: Path, name: str) -> None:
+    bench = Bench(tmp_path)
+    file = bench.folder / "f.txt"
+    file.write_text("".join(f"{number}\n" for number in range(10)))
+    (bench.folder / "link").symlink_to("f.txt")
+
+    def change(number: int) -> dict[str, object]:
+        path = ("f.txt", "link", "./f.txt")[number % 3]
+        if name == "patch of several":
+            other = f"*** Add File: {number}.txt\n+x\n"
+            return {"patch": f"{other}*** Update File: {path}\n-{number}\n+new {number}"}
+        return {"path": path, "old": f"{number}\n", "new": f"new {number}\n"}
+
+    calls = [bench.text("patch", **change(number)) for number in range(10)]
+    if name == "write_file":
+        calls.insert(5, bench.text("write_file", path="f.txt", content=file.read_text() + "more\n"))
+    told = await asyncio.gather(*calls)
+    await bench.backend.close()
+    if name == "write_file":
+        assert "more" in file.read_text(), told
+    else:
+        assert [n for n in range(10) if f"new {n}\n" not in file.read_text()] == [], told
 
 
 # --- large files ---

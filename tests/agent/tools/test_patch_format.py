@@ -63,18 +63,22 @@ async def test_files_are_updated_added_deleted_and_moved_by_one_patch(bench: Ben
     assert files(bench.folder) == AFTER
     assert "Patched a.py." in told and "Added new/b.txt." in told and "Moved c.txt to d.txt." in told
     assert "Deleted old.txt." in told and "-    return 2" in told
+    bench.repeated = True
     assert "nothing was written" in await bench.text("patch", patch=SEVERAL), "a repeat changes nothing"
     assert files(bench.folder) == AFTER
 
 
-@pytest.mark.parametrize("done", range(4))
-async def test_a_patch_that_a_crash_cut_off_is_finished_by_its_repeat(bench: Bench, done: int) -> None:
+@pytest.mark.parametrize(("done", "gone"), [(0, False), (1, False), (2, False), (3, False), (3, True)])
+async def test_a_patch_that_a_crash_cut_off_is_finished_by_its_repeat(
+    bench: Bench, done: int, gone: bool
+) -> None:
     lay_out(bench.folder)
     for path, text in list(AFTER.items())[:done]:
         (bench.folder / path).parent.mkdir(exist_ok=True)
         (bench.folder / path).write_text(text)
-    if done == 3:
+    if gone:
         (bench.folder / "c.txt").unlink()
+    bench.repeated = True
     await bench.text("patch", patch=SEVERAL)
     assert files(bench.folder) == AFTER
 
@@ -247,6 +251,142 @@ def test_line_numbers_of_a_diff_are_understood_in_sections() -> None:
     assert change_text("a", "x\ny\n\n\nx\ny\n", change.hunks) == "x\ny\n\n\nx\nz\n"
 
 
+def git_diff(folder: Path, before: str, after: str, *options: str) -> str:
+    for name, text in (("old", before), ("new", after)):
+        (folder / name).write_bytes(text.encode())
+    done = subprocess.run(
+        ["git", "diff", "--no-index", *options, "--", "old", "new"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.replace("a/old", "a/f.txt").replace("b/new", "b/f.txt")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_git_writes_is_read_as_git_reads_it(tmp_path: Path, seed: int) -> None:
+    """Also where the last line has no newline, and where lines look like parts of a patch."""
+    rng = random.Random(seed)
+    words = (
+        "a",
+        "b",
+        "",
+        "}",
+        "-- head",
+        "++ x",
+        "@@ z",
+        "- 1",
+        "+2",
+        " q",
+        "index 3",
+        "diff --git",
+        "\\ no",
+        "--",
+        "- ",
+    )
+    for _ in range(20):
+        lines = [rng.choice(words) for _ in range(rng.randint(1, 12))]
+        others = list(lines)
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(others) + 1)
+            others[at : at + rng.randint(0, 2)] = [rng.choice(words) for _ in range(rng.randint(0, 2))]
+        before = "\n".join(lines) + rng.choice(("", "\n", "\n"))
+        after = "\n".join(others) + rng.choice(("", "\n", "\n"))
+        if before == after or not before or not after:
+            continue
+        diff = git_diff(tmp_path, before, after, f"-U{rng.choice((1, 3))}")
+        for text in (
+            diff,
+            f"From 1234 Mon Sep 17\nSubject: x\n\n---\n f.txt | 2 +-\n\n{diff}-- \n2.39.5\n\n",
+        ):
+            [change] = read_patch(text)
+            assert change.path == "f.txt" and not change.move_to
+            assert change_text("f.txt", before, change.hunks) == after, text
+
+
+RENAME = "diff --git a/old.py b/new.py\nsimilarity index 100%\nrename from old.py\nrename to new.py\n"
+UPDATE = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-x\n+y\n"
+
+
+async def test_renames_new_files_and_modes_of_git_are_done_too(bench: Bench) -> None:
+    folder = bench.folder
+    (folder / "old.py").write_bytes(b"\xff\0")
+    for name in ("x", "é b.txt", "run.sh", "gone"):
+        (folder / name).write_text("x\n" if name != "gone" else "")
+    text = (
+        f"{RENAME}{UPDATE}"
+        "diff --git a/empty one b/empty one\nnew file mode 100644\nindex 0000000..e69de29\n"
+        "diff --git a/new.sh b/new.sh\nnew file mode 100755\n--- /dev/null\n+++ b/new.sh\n"
+        "@@ -0,0 +1 @@\n+echo\n"
+        "\\ No newline at end of file\n"
+        "diff --git a/gone b/gone\ndeleted file mode 100644\nindex e69de29..0000000\n"
+        "diff --git a/run.sh b/run.sh\nold mode 100644\nnew mode 100755\n"
+        'diff --git "a/\\303\\251 b.txt" "b/\\303\\251 b.txt"\nindex 1..2 100644\n'
+        '--- "a/\\303\\251 b.txt"\n+++ "b/\\303\\251 b.txt"\n@@ -1 +1 @@\n-x\n+y\n'
+    )
+    for bench.repeated in (False, True):
+        await bench.text("patch", patch=text)
+        there = {one.name: one.read_bytes() for one in folder.iterdir()}
+        assert there == {
+            "new.py": b"\xff\0", "x": b"y\n", "empty one": b"", "new.sh": b"echo", "run.sh": b"x\n",
+            "é b.txt": b"y\n",
+        }  # fmt: skip
+        modes = {one.name for one in folder.iterdir() if one.stat().st_mode & 0o100}
+        assert modes == {"run.sh", "new.sh"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "diff --git a/p.png b/p.png\nindex 1..2 100644\nBinary files a/p.png and b/p.png differ\n",
+        "diff --git a/p.png b/p.png\nindex 1..2 100644\nGIT binary patch\nliteral 1\nIcmZ\n",
+        "diff --git a/x b/p.png\nsimilarity index 100%\ncopy from x\ncopy to p.png\n",
+        "diff --git a/p.png b/p.png\nnew file mode 120000\n--- /dev/null\n+++ b/p.png\n@@ -0,0 +1 @@\n+x\n",
+    ],
+)
+async def test_what_is_not_possible_is_said_and_nothing_is_done(bench: Bench, other: str) -> None:
+    (bench.folder / "x").write_text("x\n")
+    with pytest.raises(UserError, match=r"changes p\.png in a way that is not possible here"):
+        await bench.use("patch", patch=UPDATE + other)
+    assert files(bench.folder) == {"x": "x\n"}
+
+
+@pytest.mark.parametrize(
+    ("text", "hunk", "after"),
+    [
+        ("q\n", "@@ -1 +1,2 @@\n q\n+\n", "q\n\n"),
+        (
+            "</div>\n</div>\n</body>\n",
+            "@@ -2,2 +2,3 @@\n </div>\n+</div>\n </body>\n",
+            "</div>\n" * 3 + "</body>\n",
+        ),
+        ("b\nb\nfoo\n", "@@ -2,2 +2,3 @@\n b\n+b\n foo\n", "b\nb\nb\nfoo\n"),
+        ("-- head\nselect\n", "@@ -1,2 +1,2 @@\n--- head\n+++ x\n select\n", "++ x\nselect\n"),
+        ("a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n", "a\nb\n"),
+        ("a\nb\n", "@@ -0,0 +1 @@\n+x\n", "x\na\nb\n"),
+        ("a\nb\n", "@@ -1,9 +1,9 @@\n a\n-b\n+c\n", "a\nc\n"),
+        ("a\nb\n\nc\n", "@@ -1 +1 @@\n a\n-b\n+x\n\n-c\n+y\n\n", "a\nx\n\ny\n"),
+    ],
+)
+def test_lines_are_those_of_a_diff_whatever_stands_around_them(text: str, hunk: str, after: str) -> None:
+    (change,) = read_patch(f"--- a/f\n+++ b/f\n{hunk}")
+    assert change_text("f", text, change.hunks) == after
+    first, second = read_patch(f"--- a/f\n+++ b/f\n{hunk}\n--- a/g\n+++ b/g\n@@ -1 +1 @@\n-a\n+b\n")
+    assert change_text("f", text, first.hunks) == after and second.path == "g"
+
+
+async def test_a_deletion_that_was_done_before_a_crash_holds_up_nothing(bench: Bench) -> None:
+    text = "*** Update File: m1\n@@\n-dead\n*** Update File: m2\n@@\n-x\n+y\n"
+    (bench.folder / "m1").write_text("keep\n")
+    (bench.folder / "m2").write_text("x\n")
+    with pytest.raises(UserError, match="has no place"):
+        await bench.use("patch", patch=text)
+    bench.repeated = True
+    await bench.use("patch", patch=text)
+    assert files(bench.folder) == {"m1": "keep\n", "m2": "y\n"}
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_it_does_what_git_apply_and_patch_do(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
@@ -269,4 +409,5 @@ def test_it_does_what_git_apply_and_patch_do(tmp_path: Path, seed: int) -> None:
         for text in ("".join(diff), sections_of(diff)):
             [change] = read_patch(text)
             assert change_text("f.txt", "".join(before), change.hunks) == judged
-            assert change_text("f.txt", judged, change.hunks) == judged, "a repeat changes nothing"
+            again = change_text("f.txt", judged, change.hunks, repeated=True)
+            assert again == judged, "a repeat changes nothing"

@@ -38,6 +38,7 @@ class Bench:
     """The tools of an agent whose workspace is `folder`."""
 
     def __init__(self, tmp_path: Path, *, asks: bool = True, ask_all: bool = False) -> None:
+        self.repeated = False
         self.folder = tmp_path / "work"
         self.folder.mkdir(exist_ok=True)
         self.user = tmp_path / "user"
@@ -71,6 +72,7 @@ class Bench:
             call_id=CallId("c"),
             key="k",
             output=lambda text: None,
+            repeated=self.repeated,
         )
         return await self.tools[name].run(context, arguments)
 

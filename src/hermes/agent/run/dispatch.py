@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -20,7 +20,7 @@ from hermes.agent.run.toolbox import TurnTools
 from hermes.domain.chats.message import Attachment
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, UserError
-from hermes.domain.ids import new_question_id
+from hermes.domain.ids import CallId, new_question_id
 from hermes.domain.models.usage import Usage, sum_usage
 from hermes.domain.ports.agent import Run
 from hermes.domain.system.border import Border, describe
@@ -69,8 +69,9 @@ RoleModel = Callable[[str, str, Sequence[Attachment]], Awaitable[tuple[str, Usag
 
 
 class Dispatcher(Struct, frozen=True, kw_only=True):
-    """Runs the calls of one run. `seconds` is how long a call may take that says nothing else, `silence` how
-    long it may show no sign of life (0: as long as it may take)."""
+    """Runs the calls of one run; those that were `begun` before it are repeated. `seconds` is how long a call
+    may take that says nothing else, `silence` how long it may show no sign of life (0: as long as it may
+    take)."""
 
     run: Run
     bench: TurnTools
@@ -79,6 +80,7 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
     silence: float = 0.0
     ask_model: RoleModel | None = None
     safe_links: Callable[[str], str] = str
+    begun: Collection[CallId] = ()
 
     async def perform(
         self, state: CallState, output: Callable[[ToolOutput], None], keep: KeepStart
@@ -157,6 +159,7 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
             turn=turn.id,
             call_id=state.call.id,
             key=started.key,
+            repeated=state.call.id in self.begun,
             output=lambda text: None if notes.over else output(text),
             source=speaker_of(turn),
             maker=turn.input.guidance.origin,

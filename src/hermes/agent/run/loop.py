@@ -31,6 +31,7 @@ from hermes.agent.run.taint import has_read_foreign, has_read_outside, named_hos
 from hermes.agent.run.toolbox import TurnTools, attended_tools, with_bridge
 from hermes.domain.clock import Clock
 from hermes.domain.errors import FaultKind
+from hermes.domain.ids import CallId
 from hermes.domain.models.call_options import NO_OPTIONS, CallOptions
 from hermes.domain.models.model_facts import ModelFacts
 from hermes.domain.models.usage import Usage, priced
@@ -149,7 +150,9 @@ class AgentLoop:
 
     async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
         bench = self._bench(run)
-        leftovers = close_lost_calls(view_turn(run.transcript, run.turn.id))
+        before = view_turn(run.transcript, run.turn.id)
+        begun = [state.call.id for state in before.leftovers]
+        leftovers = close_lost_calls(before)
         if leftovers:
             yield leftovers
         while True:
@@ -159,7 +162,7 @@ class AgentLoop:
             bench = bench.with_hidden()
             if view.open_calls:
                 able = await bench.for_calls(run, (state.call for state in view.open_calls))
-                settle = CallRunner(run=run, bench=able, dispatcher=self._dispatcher(run, able))
+                settle = CallRunner(run=run, bench=able, dispatcher=self._dispatcher(run, able, begun))
                 async for event in settle.steps(view):
                     yield event
                 if settle.asked:
@@ -207,7 +210,7 @@ class AgentLoop:
         named = run.turn.input.guidance.model or run.session.model or ""
         return None if self._ask_model is None else self._ask_model(named)
 
-    def _dispatcher(self, run: Run, bench: TurnTools) -> Dispatcher:
+    def _dispatcher(self, run: Run, bench: TurnTools, begun: Collection[CallId]) -> Dispatcher:
         seconds = self._limits.call_seconds
         links = self._link_filter(run)
         return Dispatcher(
@@ -218,6 +221,7 @@ class AgentLoop:
             silence=self._limits.silence,
             ask_model=self._role_models(run),
             safe_links=str if links is None else lambda text: links().take(text, last=True),
+            begun=begun,
         )
 
     def _link_filter(self, run: Run) -> Callable[[], LinkFilter] | None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 from hermes.agent.danger.rules import RULES
 from hermes.agent.danger.scope import CommandScope
@@ -117,6 +119,18 @@ async def place_of_new(invocation: ToolInvocation, path: str) -> str:
         folder, name = os.path.split(folder)
         below = os.path.join(name, below)
     return os.path.join(above.path, below)
+
+
+_LOCKS: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+
+@contextlib.asynccontextmanager
+async def alone_with(*paths: str) -> AsyncIterator[None]:
+    """Between reading these files and writing them, no other call writes them."""
+    async with contextlib.AsyncExitStack() as stack:
+        for path in sorted(set(paths)):
+            await stack.enter_async_context(_LOCKS.setdefault(path, asyncio.Lock()))
+        yield
 
 
 async def note_written(invocation: ToolInvocation, path: str, real_path: str = "") -> None:
@@ -252,18 +266,19 @@ async def _suggestion(invocation: ToolInvocation, path: str) -> str:
 async def write_file(invocation: ToolInvocation, path: str, content: str) -> str:
     """Write a whole file, replacing what was there; folders are made. Use patch for small changes."""
     before, real = await check_target(invocation, path, writing=True)
-    if before and not before.folder:
-        limit = _LARGEST_WRITE if STAND_IN in content else _STEP
-        there = await invocation.backend.files.read(invocation.session, real, limit=limit, follow=False)
-        if STAND_IN in content:
-            check_hidden(path, there.decode("utf-8", "replace"), content)
-        content = _as_before(there, content)
-    data = content.encode()
-    if len(data) > _LARGEST_WRITE:
-        raise UserError(
-            f"{len(data)} bytes are too many for one file.", hint="Write it in parts with terminal."
-        )
-    await invocation.backend.files.write(invocation.session, real, data, follow=False)
+    async with alone_with(real):
+        if before and not before.folder:
+            limit = _LARGEST_WRITE if STAND_IN in content else _STEP
+            there = await invocation.backend.files.read(invocation.session, real, limit=limit, follow=False)
+            if STAND_IN in content:
+                check_hidden(path, there.decode("utf-8", "replace"), content)
+            content = _as_before(there, content)
+        data = content.encode()
+        if len(data) > _LARGEST_WRITE:
+            raise UserError(
+                f"{len(data)} bytes are too many for one file.", hint="Write it in parts with terminal."
+            )
+        await invocation.backend.files.write(invocation.session, real, data, follow=False)
     await note_written(invocation, path, real)
     verb = "Replaced" if before else "Wrote"
     return f"{verb} {path}: {len(data)} bytes, {_lines_in(content)}.{await syntax_note(path, content)}"

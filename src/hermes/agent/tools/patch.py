@@ -1,18 +1,20 @@
 """`patch`: change a part of a file, found by its text, or several files by a patch.
 
-A change that is already there is recognised, so that repeating a patch after a crash changes nothing."""
+When a call is repeated after a crash, what it did before is recognised and not done again."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from hermes.agent.tools.approval_text import action_digest, shown_lines
 from hermes.agent.tools.files import (
+    alone_with,
     check_hidden,
     check_target,
     note_written,
@@ -25,7 +27,7 @@ from hermes.agent.tools.patch_format import ChangeKind, FileChange, change_text,
 from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, tool
 from hermes.agent.tools.replacing import apply_patch
 from hermes.domain.errors import UserError
-from hermes.domain.ports.world import Backend, FileView
+from hermes.domain.ports.world import Backend, Command, FileView
 from hermes.domain.settings.declaring import STAND_IN
 from hermes.domain.tools.tool import Approval, ApprovalPrompt, Effect
 
@@ -86,10 +88,21 @@ async def patch(
     patch: or several files: *** Update|Add|Delete File: …, or a unified diff
     """
     if patch:
-        return await _patch_all(invocation, patch)
+        changes = read_patch(patch)
+        paths = [path for change in changes for path in change.paths]
+        async with alone_with(*[(await check_target(invocation, path, writing=True))[1] for path in paths]):
+            return await _patch_all(invocation, changes)
     if not path:
         raise UserError("patch needs a path, or a patch.")
-    real, before = await _text_of(invocation, path)
+    found, real = await check_target(invocation, path, writing=True)
+    if found is None:
+        raise UserError(f"There is no {path}.", hint="Use write_file for a new file.")
+    async with alone_with(real):
+        return await _replace(invocation, path, real, old, new, replace_all)
+
+
+async def _replace(invocation: ToolInvocation, path: str, real: str, old: str, new: str, every: bool) -> str:
+    before = _decoded(path, await _bytes_of(invocation, path, real))
     if "\r\n" in before and "\r\n" not in old:
         old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
     if STAND_IN in old and STAND_IN not in before:
@@ -97,7 +110,8 @@ async def patch(
             f"{path} has something else where you write {STAND_IN}: it was hidden from you.",
             hint="Name the lines around it, and change those alone.",
         )
-    after = await asyncio.to_thread(apply_patch, before, old, new, every=replace_all)
+    repeated = invocation.context.repeated
+    after = await asyncio.to_thread(apply_patch, before, old, new, every=every, repeated=repeated)
     check_hidden(path, before, after)
     if after == before:
         return f"{path} has this change already; nothing was written."
@@ -105,14 +119,6 @@ async def patch(
     await note_written(invocation, path, real)
     difference = await asyncio.to_thread(_difference, before, after)
     return f"Patched {path}.{await syntax_note(path, after)}\n{difference}"
-
-
-async def _text_of(invocation: ToolInvocation, path: str) -> tuple[str, str]:
-    """The real path of a file, and what it says."""
-    found, real = await check_target(invocation, path, writing=True)
-    if found is None:
-        raise UserError(f"There is no {path}.", hint="Use write_file for a new file.")
-    return real, _decoded(path, await _bytes_of(invocation, path, real))
 
 
 async def _bytes_of(invocation: ToolInvocation, path: str, real: str) -> bytes:
@@ -140,10 +146,10 @@ class _Write(Struct, frozen=True, kw_only=True):
     report: str = ""
 
 
-async def _patch_all(invocation: ToolInvocation, text: str) -> str:
+async def _patch_all(invocation: ToolInvocation, changes: Sequence[FileChange]) -> str:
     """All of it is worked out before anything is written. What an earlier try has done is recognised."""
     targets: dict[str, str] = {}
-    writes = [write for change in read_patch(text) for write in await _writes_of(invocation, change, targets)]
+    writes = [write for change in changes for write in await _writes_of(invocation, change, targets)]
     files, session = invocation.backend.files, invocation.session
     done: list[_Write] = []
     try:
@@ -155,10 +161,19 @@ async def _patch_all(invocation: ToolInvocation, text: str) -> str:
     except UserError as error:
         await _put_back(invocation, done, error)
         raise
-    return (
-        "\n".join(write.report for write in writes if write.report)
-        or "All of it is there already; nothing was written."
-    )
+    reports = [write.report for write in writes if write.report]
+    for change in changes:
+        if change.mode and change.kind is ChangeKind.UPDATE:
+            reports.append(await _set_mode(invocation, change))
+    return "\n".join(reports) or "All of it is there already; nothing was written."
+
+
+async def _set_mode(invocation: ToolInvocation, change: FileChange) -> str:
+    path = change.paths[-1]
+    _, real = await check_target(invocation, path, writing=True)
+    text = f"chmod {change.mode:o} -- {shlex.quote(real)}"
+    result = await invocation.backend.run(Command(text=text, session=invocation.session), lambda words: None)
+    return f"The mode of {path} is {change.mode:o}." if not result.code else f"{text}: {result.output}"
 
 
 async def _put_back(invocation: ToolInvocation, done: list[_Write], why: UserError) -> None:
@@ -200,8 +215,8 @@ async def _writes_of(invocation: ToolInvocation, change: FileChange, targets: di
         if found is None:
             report = f"Added {path}.{await syntax_note(path, change.added)}"
             added = change.added.encode()
-            return [_Write(path=path, real=real, before=None, after=added, report=report)]
-        if (await _text_of(invocation, path))[1] != change.added:
+            return [_Write(path=path, real=real, before=None, after=added, mode=change.mode, report=report)]
+        if _decoded(path, await _bytes_of(invocation, path, real)) != change.added:
             raise UserError(f"{path} is there already.", hint="Use *** Update File.")
         return []
     if found is not None and (change.kind is ChangeKind.DELETE or change.move_to):
@@ -222,34 +237,34 @@ async def _update(
     view: FileView | None,
     real: str,
 ) -> list[_Write]:
-    path, target, there = change.path, change.move_to or change.path, real
+    path, target, there, moved = change.path, change.move_to or change.path, real, None
+    repeated = invocation.context.repeated
     if change.move_to:
         moved, there = await _target(invocation, target, targets)
-        if view is None and moved is not None:
-            view, real = moved, there
-        elif moved is not None:
-            raise UserError(f"{target} is there already.", hint="Delete it first, or choose another name.")
+        if view is None and repeated:
+            view, real, moved = moved, there, None
     if view is None:
         raise UserError(f"There is no {path}.", hint="Use *** Add File for a new one.")
     data, mode = await _bytes_of(invocation, path, real), view.mode & _MODE
-    before = _decoded(path, data)
-    after = await asyncio.to_thread(change_text, path, before, change.hunks)
-    check_hidden(path, before, after)
-    if after == before and there == real:
+    after, note, difference = data, "", ""
+    if change.hunks:
+        before = _decoded(path, data)
+        text = await asyncio.to_thread(change_text, path, before, change.hunks, repeated=repeated)
+        check_hidden(path, before, text)
+        after, note = text.encode(), await syntax_note(target, text)
+        difference = await asyncio.to_thread(_difference, before, text)
+    if after == data and there == real:
         return []
-    note = f"Patched {path}" if target == path else f"Moved {path} to {target}"
-    difference = await asyncio.to_thread(_difference, before, after)
-    report = f"{note}.{await syntax_note(target, after)}\n{difference}".rstrip()
-    stays = there == real
-    written = _Write(
-        path=target,
-        real=there,
-        before=data if stays else None,
-        after=after.encode(),
-        mode=mode,
-        report=report,
-    )
-    return [written] if stays else [written, _Write(path=path, real=real, before=data, after=None, mode=mode)]
+    verb = f"Patched {path}" if target == path else f"Moved {path} to {target}"
+    report = f"{verb}.{note}\n{difference}".rstrip()
+    if there == real:
+        return [_Write(path=path, real=real, before=data, after=after, mode=mode, report=report)]
+    gone = _Write(path=path, real=real, before=data, after=None, mode=mode, report=report)
+    if moved is None:
+        return [_Write(path=target, real=there, before=None, after=after, mode=mode), gone]
+    if await _bytes_of(invocation, target, there) == after:
+        return [gone]  # a crash came between the two
+    raise UserError(f"{target} is there already.", hint="Delete it first, or choose another name.")
 
 
 def _difference(before: str, after: str) -> str:

@@ -24,33 +24,38 @@ _QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": 
 
 
 class TextEdit(Struct, frozen=True):
-    """Characters of a text, and what goes in their place."""
+    """Characters of a text, and what goes in their place. If it is `done`, they look like a part of it."""
 
     start: int
     end: int
     new: str
+    done: bool = False
 
 
-def apply_patch(text: str, old: str, new: str, *, every: bool = False) -> str:
-    """The text with the change; the text itself if the change is there already."""
+def apply_patch(text: str, old: str, new: str, *, every: bool = False, repeated: bool = False) -> str:
+    """The text with the change. In a call that is `repeated` the change may be there already: then it is the
+    text itself."""
     if not old:
         raise UserError("old is empty.", hint="Name the text to replace, or use write_file.")
     if old == new:
         raise UserError("old and new are the same.")
-    exact = [TextEdit(place.start(), place.end(), new) for place in re.finditer(re.escape(old), text)]
-    spans = [span for span in exact if not _is_done(text, span, new)]
-    if not exact:
-        loose = _loose(text, old, new)
-        spans = [span for span in loose if text[span.start : span.end] != span.new]
-        if not loose and not _stands(text, old, new, every=every):
-            for meant in _as_meant(old, new):
-                with contextlib.suppress(UserError):
-                    return apply_patch(text, *meant, every=every)
-            raise UserError("old was not found.", hint=_nearest(text, old))
+    places = [
+        TextEdit(place.start(), place.end(), new, done=repeated and _is_done(text, place, new))
+        for place in re.finditer(re.escape(old), text)
+    ]
+    places = places or _loose(text, old, new)
+    if repeated and (all(each.done for each in places) if places else _stands(text, old, new, every=every)):
+        return text
+    if not places:
+        for meant in _as_meant(old, new):
+            with contextlib.suppress(UserError):
+                return apply_patch(text, *meant, every=every, repeated=repeated)
+        raise UserError("old was not found.", hint=_nearest(text, old))
+    spans = [each for each in places if text[each.start : each.end] != each.new]
     if len(spans) > 1 and not every:
-        places = ", ".join(str(text.count("\n", 0, span.start) + 1) for span in spans[:10])
+        lines = ", ".join(str(text.count("\n", 0, span.start) + 1) for span in spans[:10])
         raise UserError(
-            f"old was found {len(spans)} times (lines {places}).",
+            f"old was found {len(spans)} times (lines {lines}).",
             hint="Add lines around it, or set replace_all.",
         )
     parts: list[str] = []
@@ -74,9 +79,9 @@ def _unescaped(text: str) -> str:
     return _ESCAPED.sub(lambda match: _MEANT.get(match[1], match[1]), text)
 
 
-def _is_done(text: str, span: TextEdit, new: str) -> bool:
+def _is_done(text: str, place: re.Match[str], new: str) -> bool:
     """Whether this place of `old` is a part of `new` that stands there already."""
-    return text.find(new, max(span.end - len(new), 0), span.start + len(new)) >= 0
+    return text.find(new, max(place.end() - len(new), 0), place.start() + len(new)) >= 0
 
 
 def _stands(text: str, old: str, new: str, *, every: bool) -> bool:
@@ -102,8 +107,7 @@ def _blocks(lines: list[str], wanted: list[str]) -> list[int]:
 
 
 def _loose(text: str, old: str, new: str) -> list[TextEdit]:
-    """Places whose lines are the same but for blanks and curly quotes; `new` takes their indentation. Where
-    it stands already, nothing changes."""
+    """Places whose lines are the same but for blanks and curly quotes; `new` takes their indentation."""
     lines = text.splitlines(keepends=True)
     wanted = [_bare(line) for line in old.strip("\r\n").splitlines()]
     if not any(wanted):
@@ -120,7 +124,7 @@ def _loose(text: str, old: str, new: str) -> list[TextEdit]:
         shifted = _shift(fresh, _indent(old), _indent(block))
         done = any(at <= i and _begins(lines[i - at :], fresh, shifted) for at in inside)
         ending = "\n" if block.endswith("\n") and new else ""
-        spans.append(TextEdit(starts[i], starts[end], block if done else shifted + ending))
+        spans.append(TextEdit(starts[i], starts[end], shifted + ending, done=done))
     return spans
 
 

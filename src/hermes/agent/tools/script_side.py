@@ -125,7 +125,12 @@ def _run(replies: _BinaryIO, given: dict[str, str]) -> None:
     main = _sys.modules["__main__"] = _types.ModuleType("__main__")
     try:
         exec(compile(given["code"], _FILE, "exec"), main.__dict__)
-    except Exception as error:
+    except SystemExit as ending:
+        if isinstance(ending.code, (int, type(None))):
+            raise
+        print(ending.code, file=_sys.stderr)
+        _sys.exit(1)
+    except (Exception, KeyboardInterrupt) as error:
         trace = error.__traceback__
         _traceback.print_exception(type(error), error, trace and trace.tb_next)
         _sys.exit(1)

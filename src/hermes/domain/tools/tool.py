@@ -89,7 +89,8 @@ async def no_models(role: str, text: str, attachments: Sequence[Attachment] = ()
 
 class ToolContext(Struct, frozen=True, kw_only=True):
     """What a running call may know and do: whose call it is, who speaks (nobody, for a job), the key that
-    makes a repeat harmless, and by when it has to be done.
+    makes a repeat harmless, and by when it has to be done. One that is `repeated` was begun before and cut
+    off by a crash, so that some of it may be done.
 
     `call` runs another tool of the turn as the model could, by the same rules; what somebody would have to be
     asked for is a `UserError`. `ask_model` asks a model by its role."""
@@ -100,6 +101,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     call_id: CallId
     key: str
     output: Callable[[str], None]
+    repeated: bool = False
     source: Source | None = None
     maker: Source | None = None
     """Whoever had the job made, or caused what woke the session: what the call does is theirs."""
