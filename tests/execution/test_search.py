@@ -259,7 +259,17 @@ def test_what_is_no_expression_is_said(tmp_path: Path, pattern: str) -> None:
         lines(tmp_path, pattern)
 
 
-@pytest.mark.parametrize("pattern", ["(?:(?:a{999}){999}){3}", "(" * 3000 + ")" * 3000, "(" * 60 + ")" * 60])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(?R)?b",
+        "(a(?1)?)b",
+        "(?P<x>a(?&x)?)",
+        "(?:(?:a{999}){999}){3}",
+        "(" * 3000 + ")" * 3000,
+        "(" * 60 + ")" * 60,
+    ],
+)
 def test_what_is_too_large_is_not_even_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
 ) -> None:

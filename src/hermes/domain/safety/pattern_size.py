@@ -21,6 +21,8 @@ _TOKEN = late_pattern(
 )
 _READ_OTHERWISE = late_pattern(r"\(\?[a-zA-Z0-9-]*[xV]|\(\?#|\[:")
 """Free spacing, sets within sets and comments: there, what looks like a bracket may be none."""
+_CALLS = late_pattern(r"\(\?(?:R|[+-]?[0-9]|&|P>)")
+"""A group within itself, or another one: matching may take a gigabyte before `regex` gives up."""
 
 
 def why_too_large(pattern: str) -> str:
@@ -34,6 +36,8 @@ def why_too_large(pattern: str) -> str:
         # Whatever repeats what: it cannot be more than all of it, repeated by everything.
         least = (max(int(token["least"] or 1), 1) for token in _TOKEN.finditer(pattern))
         size = len(pattern) * math.prod(least)
+    if _CALLS.search(pattern):
+        return "it calls its groups anew"
     if size > LARGEST_PATTERN:
         return f"its repetitions, written out, come to more than {LARGEST_PATTERN:,} characters"
     return ""

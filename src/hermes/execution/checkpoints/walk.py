@@ -18,8 +18,8 @@ FileStamp = tuple[int, int, int, int]
 LeftOut = tuple[int, int, int]
 """Inode, size, and when it was last written, in nanoseconds; of a folder only the first."""
 _MOST_FILES = 50_000
-_MOST_NOTED = 10_000
-"""Files in folders that are left out."""
+_MOST_NOTED = 5_000
+"""Of what is left out; then folders of it are looked into no more."""
 _FOLDERS = SKIPPED | {
     "bower_components", ".next", ".nuxt", ".svelte-kit", ".turbo", ".parcel-cache", ".gradle", ".terraform",
     "dist", "build", "target", "coverage", "env", ".direnv", ".ssh", ".gnupg", ".aws", ".hermes",
@@ -47,9 +47,13 @@ def list_files(root: str, largest: int) -> tuple[dict[str, FileStamp], dict[str,
         for entry in entries:
             is_folder = entry.is_dir(follow_symlinks=False)
             out = is_left_out or storable(entry.name) != entry.name
-            if is_folder and entry.name not in SKIPPED:
-                folders.append((entry.path, out or entry.name in _FOLDERS))
-            if (is_folder and not out and entry.name not in _FOLDERS) or entry.name.endswith(_MADE_AGAIN):
+            if is_folder:
+                is_noted = out or entry.name in _FOLDERS
+                if entry.name not in SKIPPED and not (is_noted and len(left) >= _MOST_NOTED):
+                    folders.append((entry.path, is_noted))
+                if not is_noted:
+                    continue
+            if entry.name.endswith(_MADE_AGAIN):
                 continue
             try:
                 info = entry.stat(follow_symlinks=False)
@@ -59,8 +63,7 @@ def list_files(root: str, largest: int) -> tuple[dict[str, FileStamp], dict[str,
             if is_folder:
                 left[path] = (info.st_ino, 0, 0)
             elif out or not stat.S_ISREG(info.st_mode) or info.st_size > largest or _FILES.match(entry.name):
-                if not is_left_out or len(left) < _MOST_NOTED:
-                    left[path] = (info.st_ino, info.st_size, info.st_mtime_ns)
+                left[path] = (info.st_ino, info.st_size, info.st_mtime_ns)
             else:
                 found[path] = (info.st_ctime_ns, info.st_size, info.st_ino, stat.S_IMODE(info.st_mode))
         if len(found) > _MOST_FILES:
