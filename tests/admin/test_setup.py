@@ -50,20 +50,51 @@ def model_of(home: Path) -> tuple[str, str, str]:
 async def test_a_server_of_ones_own_is_tried_before_anything_is_written(tmp_path: Path) -> None:
     home = tmp_path / "home"
     async with FakeModelServer(key=KEY, models=("small", "large")) as server:
-        typed = f"Another address\n{server.base_url}\nlarge\n{server.base_url}\nlarge\ndone\n"
-        said = await setup(home, typed=typed, hidden=("sk-wrong-0123456789", "", KEY))
-        assert "does not answer" in said and "large answered after" in said
+        typed = f"Another address\n{server.base_url}\nlarge\n\nlarge\ndone\n"
+        said = await setup(home, typed=typed, hidden=("sk-wrong-0123456789", "", "", "", KEY))
+        assert said.count("did not accept the key") == 1 and "auth list" not in said, "it was just typed"
+        assert "It does not answer" in said and "large answered after" in said
         assert "sk-wrong" not in said and KEY not in said
         assert server.requests[-1].last_user_message == "Answer with the single word: ready"
     assert model_of(home) == ("custom", "large", server.base_url)
-    assert load_settings(home, {}).secrets.reveal("OPENAI_API_KEY") == KEY
+    assert load_settings(home, {}).settings.model.api_key.reveal() == KEY
     assert "hermes chat" in said and "hermes doctor" in said
+
+
+async def test_a_server_of_ones_own_neither_gets_nor_replaces_another_key(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-of-openai-0123\n")
+    (tmp_path / ".env").chmod(0o600)
+    async with FakeModelServer() as server:
+        typed = f"custom\n{server.base_url}\nfake-model\n"
+        assert "Saved in" in await setup(tmp_path, "model", typed=typed, hidden=("",))
+        await setup(tmp_path, "--base-url", server.base_url, "--model", "m", OPENAI_API_KEY="sk-of-openai-9")
+        assert not [one for one in server.requests if "sk-of-openai" in str(one.headers)]
+        assert server.requests
+        assert load_settings(tmp_path, {}).settings.model.api_key.reveal() == ""
+        await setup(tmp_path, "model", typed="custom\n\nfake-model\n", hidden=("key-of-mine-0123",))
+        assert "key-of-mine-0123" in str(server.requests[-1].headers)
+        await setup(tmp_path, "model", typed="custom\n\nfake-model\n", hidden=("",))
+        assert "key-of-mine-0123" in str(server.requests[-1].headers), "it keeps the one it has"
+    secrets = load_settings(tmp_path, {}).secrets
+    assert secrets.reveal("OPENAI_API_KEY") == "sk-of-openai-0123"
+    assert secrets.reveal("CUSTOM_API_KEY") == "key-of-mine-0123"
+
+
+async def test_a_wrong_key_or_address_is_named_at_once(tmp_path: Path) -> None:
+    async with FakeModelServer(key=KEY) as server:
+        place = server.base_url.removeprefix("http://").removesuffix("/v1")
+        typed = f"custom\n{place}\nfake-model\n"
+        said = await setup(tmp_path, "model", typed=typed, hidden=("sk-wrong-0123456789", KEY))
+    assert f"Its address is http://{place}/v1." in said and "answered after" in said
+    assert model_of(tmp_path) == ("custom", "fake-model", f"http://{place}/v1")
+    said = await setup(tmp_path, "model", typed="custom\n\n", hidden=("", ""))
+    assert f"Nothing answers at http://{place}/v1" in said
 
 
 async def test_whoever_leaves_has_changed_nothing(tmp_path: Path) -> None:
     async with FakeModelServer(key=KEY) as server:
         typed = f"custom\n{server.base_url}\nfake-model\n"
-        said = await setup(tmp_path, "model", typed=typed, hidden=("sk-wrong-0123456789", ""))
+        said = await setup(tmp_path, "model", typed=typed, hidden=("sk-wrong-0123456789", "", ""))
     assert "Nothing was changed." in said
     assert not (tmp_path / ".env").exists() and not (tmp_path / "config.yaml").exists()
 
@@ -90,12 +121,12 @@ async def test_scripts_set_up_without_questions(tmp_path: Path) -> None:
     assert "Nothing was changed." in keyless and "export OPENROUTER_API_KEY=…" in keyless
     async with FakeModelServer(key=KEY) as server:
         words = ("--base-url", server.base_url, "--model", "fake-model", "--json")
-        wrong = await setup(tmp_path, *words, OPENAI_API_KEY="sk-wrong-0123456789")
+        wrong = await setup(tmp_path, *words, CUSTOM_API_KEY="sk-wrong-0123456789")
         assert "does not answer" in wrong and not (tmp_path / ".env").exists()
-        told = json.loads(await setup(tmp_path, *words, OPENAI_API_KEY=KEY))
+        told = json.loads(await setup(tmp_path, *words, CUSTOM_API_KEY=KEY))
         assert told["ok"] and told["model"].startswith("fake-model answered after")
     assert model_of(tmp_path) == ("custom", "fake-model", server.base_url)
-    assert load_settings(tmp_path, {}).secrets.reveal("OPENAI_API_KEY") == KEY
+    assert load_settings(tmp_path, {}).secrets.reveal("CUSTOM_API_KEY") == KEY
     assert "demo model answers" in await setup(tmp_path, "--provider", "demo")
     assert model_of(tmp_path) == ("demo", "", ""), "an address of before would go along"
 
@@ -104,7 +135,7 @@ async def test_a_key_that_a_service_repeats_is_not_shown(tmp_path: Path) -> None
     echoing = failure(401, f"Incorrect API key provided: {KEY}")
     async with FakeModelServer(lambda request: echoing) as server:
         words = ("--base-url", server.base_url, "--model", "fake-model")
-        said = await setup(tmp_path, *words, OPENAI_API_KEY=KEY)
+        said = await setup(tmp_path, *words, CUSTOM_API_KEY=KEY)
     assert "does not answer" in said and "Nothing was changed." in said and KEY not in said
 
 

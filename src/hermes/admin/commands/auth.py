@@ -20,7 +20,7 @@ from hermes.agent.models.login.services import LOGINS, DeviceLogin, claims_of, l
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.models.credential import Credential, CredentialKind
-from hermes.domain.models.providers import CUSTOM, PROVIDERS, ProviderAuth, find_provider
+from hermes.domain.models.providers import CUSTOM, NO_KEY, PROVIDERS, ProviderAuth, find_provider
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.settings import AUTO
 from hermes.domain.text import closest, list_some, one_line
@@ -261,9 +261,9 @@ def _listed(command: CliCommand, provider: str | None) -> list[Credential]:
         named.setdefault(fallback.provider, []).append(fallback.key_env)
     names = [*PROVIDERS, *named, *(one.provider for one in stored.credentials)]
     for name in dict.fromkeys(names if provider is None else [provider]):
-        usual = key_variables(name) if name != CUSTOM else ()
+        usual = key_variables(name) if name != CUSTOM else key_variables(name)[:1]
         for variable in filter(None, (*named.get(name, ()), *usual)):
-            if key := loaded.variable(variable):
+            if (key := loaded.variable(variable)) and key != NO_KEY:
                 every.append(stored.rested(Credential.outside(name, variable, Secret(key))))
                 break
         every += stored.of(name)

@@ -13,12 +13,13 @@ from msgspec import Struct
 
 from hermes.admin.commands.model import make_search, pick_model_at, title_of, use_file
 from hermes.admin.shell.command import CliCommand
+from hermes.admin.shell.output import CliConsole
 from hermes.admin.shell.picker import PickOption, pick
-from hermes.agent.models.choose import DEMO, ModelAccess
+from hermes.agent.models.choose import DEMO, ModelAccess, is_local
 from hermes.agent.models.roles import ChosenModel
 from hermes.app.agents.model_search import ModelSearch
-from hermes.domain.errors import HermesError, ModelFault, UserError
-from hermes.domain.models.providers import CUSTOM, PROVIDERS, ProviderAuth, find_provider
+from hermes.domain.errors import FaultKind, HermesError, ModelFault, UserError
+from hermes.domain.models.providers import CUSTOM, NO_KEY, PROVIDERS, ProviderAuth, find_provider
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.plugins import platform_manifests
@@ -28,6 +29,7 @@ from hermes.state.settings.loader import load_settings
 from hermes.state.settings.secrets import looks_like_placeholder
 
 _SECONDS = 60.0
+_CUSTOM_KEY = "CUSTOM_API_KEY"
 _FILE = "file"
 _HERE = "here"
 _KEY_PAGES = {
@@ -96,8 +98,9 @@ def try_model(search: ModelSearch) -> str:
         raise
     except HermesError as error:
         # Some services repeat the key that they refuse.
-        why = search.loaded.secrets.redact(one_line(str(error), 300)).rstrip(".")
-        hint = error.hint if isinstance(error, ModelFault) else ""
+        words = error.message if isinstance(error, ModelFault) else str(error)
+        why = search.loaded.secrets.redact(one_line(words, 300)).rstrip(".")
+        hint = error.hint if isinstance(error, ModelFault) and error.kind is not FaultKind.BAD_KEY else ""
         raise UserError(f"It does not answer: {why}. Nothing was changed.", hint=hint) from error
 
 
@@ -118,9 +121,15 @@ def ask_model(command: CliCommand) -> None:
     if chosen == DEMO:
         ModelAnswers(provider=DEMO).write(command.home)
         return console.line("The demo model answers now.")
+    answers = ModelAnswers(provider=chosen)
+    if chosen == CUSTOM == search.own.provider:
+        held = search.loaded.variable(_CUSTOM_KEY)
+        keys = {_CUSTOM_KEY: held} if held else {}
+        answers = replace(answers, base_url=search.loaded.settings.model.base_url, keys=keys)
     while True:
-        answers = _ask_access(command, chosen)
+        answers = _ask_access(command, answers)
         try:
+            answers = _look(command, answers)
             search = search_with(command, answers)
             model = pick_model_at(command, search, "" if chosen == CUSTOM else chosen)
             found = asyncio.run(search.find(model, "" if chosen == CUSTOM else chosen)).name
@@ -151,24 +160,77 @@ def _offers(search: ModelSearch) -> list[PickOption]:
     server = None if own is None else find_provider(own.provider)
     if own is not None and server is not None and server.is_local and own.way is ModelAccess.HTTP:
         offers.insert(0, PickOption(key=_HERE, label=own.title, detail=f"found here: {own.model}"))
-    return [
-        *offers,
+    offers += [
         PickOption(key=CUSTOM, label="Another address", detail="any OpenAI-compatible server, also Ollama"),
         PickOption(key=_FILE, label="A GGUF file", detail="runs on this machine"),
+    ]
+    offers.sort(key=lambda offer: own is None or offer.key not in (_HERE, own.provider))
+    return [
+        *offers,
         PickOption(key=DEMO, label="None yet", detail="the demo model: no key, knows a few phrases"),
     ]
 
 
-def _ask_access(command: CliCommand, provider: str) -> ModelAnswers:
-    """The address and the key, as far as they are needed."""
+def _look(command: CliCommand, answers: ModelAnswers) -> ModelAnswers:
+    """The answers, mended as far as the list of models shows: a key that is refused is asked for again, and
+    an address may lack its `/v1`."""
     console = command.console
+    while True:
+        search = search_with(command, answers)
+        if search.own is None or search.own.way is not ModelAccess.HTTP:
+            return answers
+        listing = asyncio.run(search.listing(search.own))
+        url = answers.base_url.rstrip("/")
+        if url and listing.status == 404 and not url.endswith("/v1"):
+            longer = replace(answers, base_url=f"{url}/v1")
+            search = search_with(command, longer)
+            assert search.own is not None
+            there = asyncio.run(search.listing(search.own))
+            if there.status != 404:
+                answers, listing = longer, there
+                console.line(f"Its address is {url}/v1.")
+        if url and not listing.status:
+            raise UserError(f"Nothing answers at {url}.")
+        if url and listing.status == 404:
+            console.line(f"There is no list of models at {url}/models. The address mostly ends in /v1.")
+        if listing.status not in (401, 403):
+            return answers
+        spec = find_provider(answers.provider)
+        if spec is None or not spec.keys:
+            console.line("It refuses the key.")
+            return answers
+        key = console.ask("It refuses the key. Enter another one, or nothing to go on:", secret=True)
+        if not key:
+            return answers
+        answers = replace(answers, keys={spec.keys[0]: key})
+
+
+def _ask_address(console: CliConsole, before: ModelAnswers) -> ModelAnswers:
+    """The address of a server of one's own and its key. No other key is ever sent there."""
+    kept = f" (Enter keeps {before.base_url})" if before.base_url else ", like http://127.0.0.1:11434/v1"
+    while True:
+        url = console.ask(f"Its address{kept}:") or before.base_url
+        if not url:
+            raise UserError("Nothing was changed.")
+        if "://" not in url:
+            url = f"{'http' if is_local(f'http://{url}') else 'https'}://{url}"
+        if _is_address(url):
+            break
+        console.line("That is no address: it begins with http:// or https://, and names a host.")
+    held = before.keys.get(_CUSTOM_KEY, NO_KEY)
+    if url != before.base_url and held != NO_KEY:
+        console.line(f"The key of {before.base_url} will be replaced.")
+        held = NO_KEY
+    unless = "Enter for none" if held == NO_KEY else "Enter keeps the one it has"
+    key = console.ask(f"Its key, if it has one (it is not shown; {unless}):", secret=True)
+    return replace(before, base_url=url, keys={_CUSTOM_KEY: key or held})
+
+
+def _ask_access(command: CliCommand, before: ModelAnswers) -> ModelAnswers:
+    """The address and the key, as far as they are needed."""
+    console, provider = command.console, before.provider
     if provider == CUSTOM:
-        while not _is_address(url := console.ask("Its address, like http://127.0.0.1:11434/v1:")):
-            if not url:
-                raise UserError("Nothing was changed.")
-            console.line("That is no address: it begins with http:// or https://, and names a host.")
-        key = console.ask("Its key, if it has one (it is not shown; Enter for none):", secret=True)
-        return ModelAnswers(provider=CUSTOM, base_url=url, keys={"OPENAI_API_KEY": key} if key else {})
+        return _ask_address(console, before)
     spec = find_provider(provider)
     if spec is None:  # one of the settings, with its key
         return ModelAnswers(provider=provider)
@@ -214,8 +276,10 @@ def set_model(command: CliCommand) -> str:
     elif spec is None:
         asyncio.run(make_search(command)).provider(provider)  # says what there is
     provider = spec.id if spec is not None else provider
-    names = spec.keys if spec is not None and provider != CUSTOM else ("OPENAI_API_KEY",)
+    names = spec.keys if spec is not None and provider != CUSTOM else (_CUSTOM_KEY,)
     keys = {name: environ[name] for name in names if environ.get(name)}
+    if provider == CUSTOM and asked.base_url != load_settings(command.home, environ).settings.model.base_url:
+        keys = keys or {_CUSTOM_KEY: NO_KEY}
     answers = ModelAnswers(
         provider=provider,
         model=asked.model or "",

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from hermes.agent.models.choose import DEMO, ModelAccess, ModelChoice, first_usable, unknown_provider_hint
-from hermes.agent.models.servers import list_models
+from hermes.agent.models.servers import ModelListing, list_models
 from hermes.app.agents.model_places import ModelPlaces
 from hermes.app.agents.models import AgentModels
 from hermes.domain.errors import UserError
@@ -142,11 +142,12 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
 
     async def live_names(self, choice: ModelChoice) -> Sequence[str]:
         """What a provider says it has; nothing if it does not say."""
-        if choice.way is not ModelAccess.HTTP:
-            return ()
+        return (await self.listing(choice)).names if choice.way is ModelAccess.HTTP else ()
+
+    async def listing(self, choice: ModelChoice) -> ModelListing:
         listing = await list_models(self.keyed(choice), _LIST_SECONDS)
         await self.places.tell_listing(choice, listing)
-        return listing.names
+        return listing
 
     def _published(self, choice: ModelChoice) -> list[str]:
         spec = find_provider(choice.provider)

@@ -14,6 +14,8 @@ CHAT_COMPLETIONS = "chat_completions"
 CODEX_RESPONSES = "codex_responses"
 ANTHROPIC_MESSAGES = "anthropic_messages"
 CUSTOM = "custom"
+NO_KEY = "none"
+"""Stands where a key would, so that none is sent, whatever other keys are set."""
 LOCAL = "local"
 _TAG = re.compile(r"latest|v?\d[\d.x]*b?(-.*)?|(instruct|text|chat)(-.*)?", re.IGNORECASE)
 """What Ollama writes behind a colon."""
@@ -306,7 +308,7 @@ _LISTED = (
     ProviderSpec(
         id="ollama",
         title="Ollama",
-        keys=("OLLAMA_API_KEY", "OPENAI_API_KEY"),
+        keys=("OLLAMA_API_KEY",),
         base_url=f"http://{_HERE}:11434/v1",
         auth=ProviderAuth.NONE,
         reasoning=ReasoningField.EFFORT,
@@ -316,7 +318,7 @@ _LISTED = (
         id="lmstudio",
         title="LM Studio",
         aliases=("lm-studio",),
-        keys=("LM_API_KEY", "OPENAI_API_KEY"),
+        keys=("LM_API_KEY",),
         base_url=f"http://{_HERE}:1234/v1",
         url_variable="LM_BASE_URL",
         auth=ProviderAuth.NONE,
@@ -326,7 +328,7 @@ _LISTED = (
         id="llamacpp",
         title="llama.cpp",
         aliases=("llama.cpp", "llama-cpp"),
-        keys=("OPENAI_API_KEY",),
+        keys=("LLAMA_API_KEY",),
         base_url=f"http://{_HERE}:8080/v1",
         auth=ProviderAuth.NONE,
         sign=("/props", "default_generation_settings"),
@@ -334,12 +336,12 @@ _LISTED = (
     ProviderSpec(
         id="vllm",
         title="vLLM",
-        keys=("OPENAI_API_KEY",),
+        keys=("VLLM_API_KEY",),
         base_url=f"http://{_HERE}:8000/v1",
         auth=ProviderAuth.NONE,
         sign=("/version", "version"),
     ),
-    ProviderSpec(id=CUSTOM, title="an OpenAI-compatible service", keys=("OPENAI_API_KEY",)),
+    ProviderSpec(id=CUSTOM, title="an OpenAI-compatible service", keys=("CUSTOM_API_KEY", "OPENAI_API_KEY")),
 )
 PROVIDERS: Mapping[str, ProviderSpec] = {spec.id: spec for spec in _LISTED}
 """By id, in the order in which `auto` looks for keys."""

@@ -15,6 +15,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.models.providers import (
     CUSTOM,
+    NO_KEY,
     PROVIDERS,
     ProviderSpec,
     find_provider,
@@ -50,7 +51,7 @@ _PLACE = re.compile(r"\{([A-Z_]+)(?::([^}]*))?\}")
 def key_variables(provider: str) -> tuple[str, ...]:
     """The variables that may hold a provider's key, the usual one first."""
     name = provider.strip().lower()
-    spec = find_provider(CUSTOM if name in ("", AUTO) or name.startswith(f"{CUSTOM}:") else name)
+    spec = find_provider("openai" if name in ("", AUTO) or name.startswith(f"{CUSTOM}:") else name)
     if spec is not None:
         return spec.keys
     return ("".join(char if char.isalnum() else "_" for char in name.upper()) + "_API_KEY",)
@@ -208,7 +209,9 @@ def _beside(shared: ModelSettings, wanted: AuxiliaryModel, loaded: LoadedSetting
         key = wanted.api_key or shared.api_key
         return replace(shared, default=wanted.model, api_key=key, context_length=None)
     # The key without a name was made for the gateway's own address.
-    unnamed = not provider or (base_url and key_variable(provider) == key_variable(""))
+    unnamed = not provider or (
+        base_url and (provider == CUSTOM or key_variable(provider) == key_variable(""))
+    )
     bare = ModelSettings(
         default=wanted.model,
         provider=provider or AUTO,
@@ -252,7 +255,7 @@ def _reached(model: ModelSettings, settings: Settings, variable: Variable) -> Mo
         model,
         default=model.default or own.model or next(iter(own.models), ""),
         base_url=model.base_url or own.base_url or by_env,
-        api_key=stored,
+        api_key=Secret("") if stored.reveal() == NO_KEY else stored,
         api_mode=model.api_mode or own.api_mode,
         max_tokens=_first(model.max_tokens, own.max_output_tokens),
         options=options,
