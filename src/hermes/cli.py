@@ -204,6 +204,10 @@ CHAT_OPTIONS = (
     "--checkpoints", "--source",
 )  # fmt: skip
 """Options of `chat` that may stand without it."""
+MAY_ACT_HALF_RESTORED = (
+    "backup", "status", "doctor", "logs", "dump", "profile", "completion", "update", "uninstall",
+)  # fmt: skip
+"""Commands that work, or say how it is, while a restore waits to be finished."""
 RUNNING = ("chat", "gateway", "cron", "batch")
 """Commands with which an agent may run: their keys are kept out of its sight."""
 LEAST_SECRET = 6
@@ -301,6 +305,7 @@ def _dispatch(name: str, rest: list[str], profile: str | None) -> int:
     import os
 
     from hermes import __version__
+    from hermes.admin.process.home_files import check_not_half_restored
     from hermes.admin.shell.command import UsageError, perform
     from hermes.admin.shell.output import this_console
     from hermes.domain.errors import UserError
@@ -315,6 +320,8 @@ def _dispatch(name: str, rest: list[str], profile: str | None) -> int:
     if name == "profile" and profile is not None:
         raise UserError("`hermes profile` works on all profiles.", hint="Leave -p out.")
     home = root_home(environ) if name == "profile" else find_home(environ, profile)
+    if name not in MAY_ACT_HALF_RESTORED:
+        check_not_half_restored(home)
     console = replace(this_console(environ), hermes=spell_hermes(home, environ))
     try:
         return perform(name, rest, home, environ, console, __version__)

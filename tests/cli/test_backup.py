@@ -7,17 +7,19 @@ import os
 import shutil
 import subprocess
 import zipfile
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+import apsw
 import pytest
 
-from hermes.app.backups import HomeBackups, archiving, made_at, opened
+from hermes.app.backups import QUICK, HomeBackups, archiving, made_at, opened
 from hermes.domain.settings.backup import BackupSettings
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.settings import Settings
 from hermes.domain.word import replace
-from hermes.state.home.archive import read_archive
+from hermes.state.home.archive import ArchiveManifest, read_archive, unpack_archive, write_archive
 from hermes.state.settings.loader import LoadedSettings, load_settings
 from hermes.testing.clock import FakeClock
 from tests.cli.command import end_gateway, gateway, hermes
@@ -76,10 +78,14 @@ def test_an_interrupted_restore_stops_everything_until_it_is_finished(home: Path
     (staging / "new" / "SOUL.md").write_text("You are new.")
     (staging / "ready").write_text("20261118-030000")
     end_gateway(home)
-    for words in (["-q", "hi"], ["gateway", "run"], ["sessions", "list"], ["backup", "restore", file, "-y"]):
+    refused = ("-q hi", "gateway run", "sessions list", "agent add new", f"backup restore {file} -y")
+    for words in map(str.split, refused):
         said = hermes(home, *words)
         assert said.code == 1 and "hermes backup restore" in said.err and said.clean, said
+    (home / "SOUL.md").write_text("Somebody made this meanwhile.")
+    (staging / "moved").touch()
     assert "finished" in told(home, "backup", "restore")
+    assert "meanwhile" in (home / "before-restore/20261118-030000/SOUL.md").read_text()
     assert (home / "SOUL.md").read_text() == "You are new." and not staging.exists()
     assert hermes(home, "backup", "restore").code == 1
 
@@ -136,7 +142,94 @@ def test_a_backup_on_a_medium_that_only_reads_is_decrypted_elsewhere(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     monkeypatch.setattr("hermes.app.backups._is_writable", lambda folder: folder != tmp_path)
     with opened(tmp_path / "sealed.zip", lambda: "correct horse") as plain:
-        assert plain.is_relative_to(tmp_path / "tmp") and read_archive(plain).version
+        held = Path(f"/proc/self/fd/{plain.fileno()}").readlink()
+        assert held.is_relative_to(tmp_path / "tmp") and read_archive(Path("sealed"), plain).version
+
+
+def test_a_backup_never_holds_itself_or_the_ones_before(home: Path) -> None:
+    (home / "config.yaml").write_text("model: demo\n")
+    said = hermes(home, "backup", "create", "-o", str(home / "my.zip"))
+    assert said.code == 1 and "is in the home" in said.err and not (home / "my.zip").exists(), said
+    (home / "config.yaml").write_text("backup: {folder: backups-of-mine}\n")
+    said = hermes(home, "backup", "create")
+    assert said.code == 1 and "is in the home" in said.err and not (home / "backups-of-mine").exists(), said
+
+
+def test_what_a_backup_leaves_out_is_named(home: Path, tmp_path: Path) -> None:
+    (home / "config.yaml").write_text(f"agents: {{ext: {{home_dir: {tmp_path}/ext}}}}\n")
+    Path(os.fsdecode(os.fsencode(home) + b"/b\xffd")).write_text("x")
+    made = json.loads(told(home, "backup", "create", "--json"))
+    assert made["files"] == 1 and len(made["left_out"]) == 2, made
+    assert str(tmp_path / "ext") in made["left_out"][0] and "not UTF-8" in made["left_out"][1]
+    assert "is whole" in told(home, "backup", "verify", made["file"])
+
+
+def test_an_encrypted_backup_that_is_cut_off_leaves_no_plain_text(home: Path, tmp_path: Path) -> None:
+    (home / "big").write_bytes(b"secret of mine" * 100_000)
+    backups = HomeBackups(home=home, folder=tmp_path, version="1", passphrase="x")
+    seen = []
+
+    def look(files: int, size: int) -> None:
+        seen.extend(file for file in tmp_path.rglob("*") if file.is_file() and home not in file.parents)
+
+    backups.make(tmp_path / "a.zip", "", datetime.now(UTC), look, quick=False)
+    assert seen
+    for file in seen:  # what a kill at that moment would have left
+        assert not file.exists() and file.name.startswith(".a.zip")
+    with opened(tmp_path / "a.zip", lambda: "x") as plain:
+        assert read_archive(tmp_path / "a.zip", plain).size == 1_400_000
+        assert [file.name for file in tmp_path.iterdir()] == ["home", "a.zip"] or not list(
+            tmp_path.glob(".*")
+        ), "it is decrypted into a file without a name"
+
+
+def test_the_database_of_a_backup_is_checked_before_anything_is_replaced(home: Path, tmp_path: Path) -> None:
+    told(home, "-q", "hello")
+    end_gateway(home)
+    made = tmp_path / "b.zip"
+    told(home, "backup", "create", "-o", str(made))
+    cramped = hermes(home, "backup", "verify", str(made), before=("prlimit", "--fsize=50000"))
+    assert cramped.code == 1 and "cannot be unpacked into /" in cramped.err and cramped.clean, cramped
+    manifest = read_archive(made)
+    newer = tmp_path / "newer"
+    unpack_archive(made, newer, lambda files, size: None)
+    with closing(apsw.Connection(str(newer / manifest.database))) as db:
+        db.execute(
+            "PRAGMA user_version = 9999; UPDATE facts SET value = '9999' WHERE name = 'oldest_program'"
+        )
+        db.execute("PRAGMA journal_mode = DELETE")
+    copy = newer / manifest.database
+    moved = copy.rename(tmp_path / copy.name)
+    shutil.rmtree(newer / "backups")
+    fresh = ArchiveManifest(made_at=manifest.made_at, version="9")
+    write_archive(newer, tmp_path / "newer.zip", moved, fresh, lambda files, size: None)
+    before = sorted(home.iterdir())
+    for words in (["verify"], ["restore", "-n"], ["restore", "-y"]):
+        said = hermes(home, "backup", *words, str(tmp_path / "newer.zip"))
+        assert said.code == 1 and "newer Hermes" in said.err and said.clean, said
+    assert sorted(home.iterdir()) == before
+    assert "hello" in told(home, "sessions", "search", "hello")
+
+
+def test_a_quick_backup_replaces_what_it_holds_and_nothing_else(home: Path) -> None:
+    (home / "config.yaml").write_text("model: demo\nagents: {work: {}}\n")
+    for name in ("SOUL.md", "skills/a/SKILL.md", "sandboxes/x"):
+        (home / "agents/work" / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / "agents/work" / name).write_text("first")
+    told(home, "-q", "the milk is in the fridge")
+    end_gateway(home)
+    made = json.loads(told(home, "backup", "create", "--quick", "--json"))
+    with zipfile.ZipFile(made["file"]) as archive:
+        assert not [name for name in archive.namelist() if "skills" in name or "sandboxes" in name]
+    for name in ("SOUL.md", "skills/a/SKILL.md"):
+        (home / "agents/work" / name).write_text("second")
+    assert "settings, secrets, memory and hooks" in told(home, "backup", "restore", made["file"], "-n")
+    told(home, "backup", "restore", made["file"], "-y")
+    assert (home / "agents/work/SOUL.md").read_text() == "first"
+    assert (home / "agents/work/skills/a/SKILL.md").read_text() == "second"
+    (before,) = (home / "before-restore").iterdir()
+    assert (before / "agents/work/SOUL.md").read_text() == "second"
+    assert "fridge" in told(home, "sessions", "search", "milk")
 
 
 @pytest.mark.server
@@ -200,16 +293,23 @@ async def test_the_gateway_makes_them_when_they_are_due_and_keeps_a_few(tmp_path
         return replace(load_settings(home, {}), settings=settings)
 
     chore = archiving(home, loaded, clock, "1", copy)
-    assert "made hermes-20261118-120000.zip" in await chore.run()
+    backups = HomeBackups(home=home, folder=home / "archives", version="1")
+    by_hand = backups.target(clock.now(), QUICK)
+    backups.make(by_hand, "", clock.now(), lambda files, size: None, quick=True)
+    assert "made hermes-20261118-120000-home-" in await chore.run(), "one made by hand is none of these"
     assert await chore.run() == "nothing was due"
     clock.jump(14 * 3600)
     assert await chore.run() == "nothing was due"
     clock.jump(2 * 3600)
-    assert "made hermes-20261119-040000.zip" in await chore.run()
+    assert "made hermes-20261119-040000-home-" in await chore.run()
     clock.jump(5 * 86400)
     assert "made hermes-20261124" in await chore.run()
-    backups = HomeBackups(home=home, folder=home / "archives", version="1")
-    assert [made_at(file).day for file in backups.listed()] == [24, 19] and len(copies) == 3
+    assert [made_at(file).day for file in backups.listed()] == [24, 19, 18] and len(copies) == 3
+    assert by_hand.exists(), "only those made by the clock are counted and removed"
+    sharing = replace(backups, home=tmp_path / "other" / "home")
+    assert sharing.listed() == [], "another home may use the same folder"
+    sharing.prune(0)
+    assert len(backups.listed()) == 3
     sealed = Settings(backup=BackupSettings(schedule="every 1h", passphrase=Secret("x")), timezone="UTC")
     settings = sealed
     clock.jump(1 * 3600)

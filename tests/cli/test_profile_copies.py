@@ -22,6 +22,7 @@ def home(tmp_path: Path) -> Path:
     home.chmod(0o700)
     (home / "config.yaml").write_text("model: demo  # mine\nagents: {bee: {}}\n")
     (home / ".env").write_text(f"OPENAI_API_KEY={KEY}\nTELEGRAM_BOT_TOKEN={TOKEN}\n")
+    (home / ".env.bak").write_text(f"TELEGRAM_BOT_TOKEN={TOKEN}\n")
     (home / "SOUL.md").write_text("You are calm.")
     (home / "skills" / "plan" / "SKILL.md").write_text("# plan")
     (home / "agents" / "bee" / ".env").write_text(f"OPENAI_API_KEY={KEY}\n")
@@ -43,6 +44,7 @@ def test_a_clone_has_everything_but_the_accounts(home: Path) -> None:
     for name in ("config.yaml", "SOUL.md", "skills/plan/SKILL.md", "agents/bee/.env"):
         assert (twin / name).read_text() == (home / name).read_text()
     assert (twin / ".env").read_text() == f"OPENAI_API_KEY={KEY}\n"
+    assert TOKEN not in (twin / ".env.bak").read_text()
     assert not [*twin.rglob("*.part"), *twin.glob(".clone-*"), *(home / "profiles").glob(".clone-*")]
     assert not (twin / "config_history").exists() and (twin / "webhook_subscriptions.json").exists()
     assert not (twin / "platforms").exists() and not (twin / "before-restore").exists()
@@ -72,6 +74,16 @@ def test_an_exported_profile_holds_no_secret_and_comes_back_elsewhere(home: Path
     )
     with zipfile.ZipFile(tmp_path / "all.zip") as archive:
         assert KEY.encode() in archive.read("home/.env")
+
+
+def test_a_profile_is_made_from_an_encrypted_backup(home: Path, tmp_path: Path) -> None:
+    phrase = {"HERMES_BACKUP_PASSPHRASE": "correct horse"}
+    file = str(tmp_path / "b.zip")
+    assert hermes(home, "backup", "create", "-e", "-o", file, **phrase).code == 0
+    asked = hermes(tmp_path / "other", "profile", "import", file, "twin")
+    assert asked.code == 1 and "passphrase" in asked.err, asked
+    assert hermes(tmp_path / "other", "profile", "import", file, "twin", **phrase).code == 0
+    assert (tmp_path / "other/profiles/twin/SOUL.md").read_text() == "You are calm."
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import zipfile
 from collections.abc import Callable
@@ -246,6 +247,59 @@ def test_a_file_that_goes_while_it_is_written_is_left_out(tmp_path: Path) -> Non
     write_archive(tmp_path / "home", tmp_path / "a.zip", None, manifest, vanish)
     assert [file.path for file in manifest.files] == ["a"] and manifest.left_out[0].startswith("b: ")
     assert isinstance(unpack_archive(tmp_path / "a.zip", None, quiet).files[0], ArchivedFile)
+
+
+def test_an_archive_in_the_home_does_not_hold_itself(tmp_path: Path) -> None:
+    home, manifest = tmp_path / "home", ArchiveManifest(made_at=NOW, version="1")
+    fill(home, {"0": b"first", "z": b"last"})
+    write_archive(home, home / "a.zip", None, manifest, quiet)
+    assert [file.path for file in manifest.files] == ["0", "z"]
+
+
+def test_of_a_file_that_grows_an_archive_takes_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, manifest = tmp_path / "home" / "z", ArchiveManifest(made_at=NOW, version="1")
+    fill(tmp_path / "home", {"z": b"1" * 500})
+    real = hashlib.sha256
+
+    class Growing:
+        def __init__(self) -> None:
+            self.digest = real()
+
+        def update(self, piece: bytes) -> None:
+            self.digest.update(piece)
+            with log.open("ab") as file:
+                file.write(b"2" * 500 * (log.stat().st_size < 5000))
+
+        def hexdigest(self) -> str:
+            return self.digest.hexdigest()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hermes.state.home.archive.hashlib.sha256", Growing)
+        write_archive(tmp_path / "home", tmp_path / "a.zip", None, manifest, quiet)
+    assert log.stat().st_size > 500 == manifest.size
+    assert unpack_archive(tmp_path / "a.zip", None, quiet) == manifest
+
+
+@pytest.mark.parametrize("place", ["work space", "agents/work"])
+def test_what_is_mounted_in_the_home_is_not_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    source, home = archived(tmp_path), tmp_path / "there"
+    fill(home, {"config.yaml": b"mine", f"{place}/x": b"mine"})
+    spelled = str(home / place).replace(" ", "\\040")
+    (tmp_path / "mounts").write_text(
+        f"22 1 0:21 / {home} rw - ext4 x rw\n23 1 0:21 / {home}/archives rw - ext4 x rw\n"
+    )
+    monkeypatch.setattr("hermes.state.home.restoring._MOUNTS", tmp_path / "mounts")
+    restore(home, source, quiet)
+    with (tmp_path / "mounts").open("a") as mounts:
+        mounts.write(f"24 1 0:21 / {spelled} rw - ext4 x rw\n")
+    before = content(home)
+    with pytest.raises(UserError, match=f"{place} is a mount point"):
+        restore(home, source, quiet)
+    assert content(home) == before and not is_unfinished(home)
 
 
 def test_an_archive_is_compressed(tmp_path: Path) -> None:

@@ -9,11 +9,14 @@ import os
 import re
 import shutil
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryFile, gettempdir
+from typing import IO, TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -21,9 +24,9 @@ from hermes.control.chores import Chore
 from hermes.control.jobs.schedule import read_schedule
 from hermes.domain.clock import Clock, zone_named
 from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId
 from hermes.domain.settings.settings import Settings
-from hermes.state.home.homes import ARCHIVES_FOLDER
-from hermes.state.home.wholefile import sync_file, sync_folder
+from hermes.state.home.homes import ARCHIVES_FOLDER, agent_home
 from hermes.state.settings.loader import LoadedSettings
 
 if TYPE_CHECKING:  # a gateway that makes none does without it
@@ -33,7 +36,10 @@ SEALED = ".sealed.zip"
 _SEALED_KEY, _SEALED_HOME = "key.age", "home.zip.age"
 _VARIABLE = "HERMES_BACKUP_PASSPHRASE"
 _STAMP = "%Y%m%d-%H%M%S"
-_NAME = re.compile(r"hermes-(\d{8}-\d{6})(?:-quick)?(?:\.sealed)?\.zip")
+_NAME = re.compile(r"hermes-(?P<at>\d{8}-\d{6})-(?P<home>.+?)(?P<kind>-auto|-quick)?(?:\.sealed)?\.zip")
+AUTO, QUICK = "-auto", "-quick"
+"""Kinds of backups: made by the clock, of which so many are kept; without conversations and files."""
+_STRANGE = re.compile(r"[^A-Za-z0-9]")
 _LOOK_SECONDS = 300.0
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ROOM = "Make room there, or copy the backup to a folder that has some."
@@ -42,60 +48,63 @@ INSTALL = "Install it: hermes platforms install backup"
 
 
 class HomeBackups(Struct, frozen=True, kw_only=True):
-    """Those of one home, in one folder."""
+    """Those of one home, in one folder, which other homes may use too."""
 
     home: Path
     folder: Path
     version: str
     passphrase: str = ""
+    left_out: tuple[str, ...] = ()
+    """What each of them names as not in it."""
 
     def make(
         self, target: Path, database: str, now: datetime, progress: Progress, *, quick: bool
     ) -> ArchiveManifest:
         """Write a backup; encrypted if there is a passphrase. Blocking."""
-        from hermes.state.home.archive import ArchiveManifest, unwritten, write_archive
+        from hermes.state.home.archive import ArchiveManifest, write_archive
 
-        manifest = ArchiveManifest(made_at=now, version=self.version, quick=quick)
+        _check_place(self.home, target.parent)
+        manifest = ArchiveManifest(
+            made_at=now, version=self.version, quick=quick, left_out=list(self.left_out)
+        )
         copy = Path(database) if database and not quick else None
-        if not self.passphrase:
+        if self.passphrase:
+            seal = partial(sealing, passphrase=self.passphrase)
+            write_archive(self.home, target, copy, manifest, progress, wrap=seal)
+        else:
             write_archive(self.home, target, copy, manifest, progress)
-            return manifest
-        try:
-            with TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder:
-                plain = Path(folder) / "plain.zip"
-                write_archive(self.home, plain, copy, manifest, progress)
-                sealed = Path(folder) / target.name
-                encrypt(plain, sealed, self.passphrase)
-                sync_file(sealed)
-                sealed.replace(target)
-                sync_folder(target.parent)
-        except OSError as error:
-            raise unwritten(target, error) from None
         return manifest
 
-    def target(self, now: datetime, *, quick: bool) -> Path:
+    def target(self, now: datetime, kind: str = "") -> Path:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"{self.folder} cannot be made ({error.strerror}).") from None
-        kind = "-quick" if quick else ""
         ending = SEALED if self.passphrase else ".zip"
-        return self.folder / f"hermes-{now.astimezone(UTC):{_STAMP}}{kind}{ending}"
+        return self.folder / f"hermes-{now.astimezone(UTC):{_STAMP}}-{self._name}{kind}{ending}"
 
-    def listed(self) -> list[Path]:
+    @property
+    def _name(self) -> str:
+        """Which home it is, so that several can share a folder."""
+        home = os.path.realpath(self.home)
+        return f"{_STRANGE.sub('', os.path.basename(home))}-{sha256(os.fsencode(home)).hexdigest()[:6]}"
+
+    def listed(self, *kinds: str) -> list[Path]:
         """Newest first."""
         there = self.folder.iterdir() if self.folder.is_dir() else ()
-        return sorted((file for file in there if _NAME.fullmatch(file.name)), reverse=True)
+        named = ((file, _NAME.fullmatch(file.name)) for file in there)
+        own = [(file, match["kind"] or "") for file, match in named if match and match["home"] == self._name]
+        return sorted((file for file, kind in own if not kinds or kind in kinds), reverse=True)
 
     def prune(self, keep: int) -> None:
-        for file in self.listed()[keep:]:
+        for file in self.listed(AUTO)[keep:]:
             file.unlink(missing_ok=True)
 
 
 def made_at(backup: Path) -> datetime:
     match = _NAME.fullmatch(backup.name)
     assert match is not None
-    return datetime.strptime(match[1], _STAMP).replace(tzinfo=UTC)
+    return datetime.strptime(match["at"], _STAMP).replace(tzinfo=UTC)
 
 
 def known_passphrase(loaded: LoadedSettings) -> str:
@@ -105,7 +114,27 @@ def known_passphrase(loaded: LoadedSettings) -> str:
 
 def backups_folder(home: Path, settings: Settings) -> Path:
     named = settings.backup.folder
-    return Path(os.path.abspath(home / Path(named).expanduser())) if named else home / ARCHIVES_FOLDER
+    folder = Path(os.path.abspath(home / Path(named).expanduser())) if named else home / ARCHIVES_FOLDER
+    _check_place(home, folder)
+    return folder
+
+
+def homes_outside(home: Path, settings: Settings) -> tuple[str, ...]:
+    """The homes of agents (`home_dir`) that no backup of this home holds."""
+    places = {agent: agent_home(home, AgentId(agent), settings) for agent in settings.agents}
+    outside = {agent: place for agent, place in places.items() if not place.is_relative_to(home)}
+    return tuple(
+        f"{place}: the home of the agent {agent}, outside of {home}" for agent, place in outside.items()
+    )
+
+
+def _check_place(home: Path, folder: Path) -> None:
+    inside, place = Path(os.path.realpath(home)), Path(os.path.realpath(folder))
+    if place.is_relative_to(inside) and not place.is_relative_to(inside / ARCHIVES_FOLDER):
+        raise UserError(
+            f"{folder} is in the home, so each backup would hold the ones before it.",
+            hint=f"Name a folder outside of {home}, or {home / ARCHIVES_FOLDER}.",
+        )
 
 
 # --- encryption --------------------------------------------------------------------------------------
@@ -114,23 +143,33 @@ def backups_folder(home: Path, settings: Settings) -> Path:
 # with the passphrase. `age -d -i key.age home.zip.age` reads it without Hermes.
 
 
-def encrypt(plain: Path, sealed: Path, passphrase: str) -> None:
+@contextmanager
+def sealing(file: IO[bytes], passphrase: str) -> Iterator[IO[bytes]]:
+    """Where to write what is encrypted into the file: a pipe, so that the plain text is on no disk."""
     from zipfile import ZipFile
 
     pyrage = _pyrage()
     identity = pyrage.x25519.Identity.generate()
     key = pyrage.passphrase.encrypt(f"{identity}\n".encode(), passphrase)
-    descriptor = os.open(sealed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    with plain.open("rb") as source, os.fdopen(descriptor, "w+b") as file, ZipFile(file, "w") as out:
+    with ZipFile(file, "w") as out:
         out.writestr(_SEALED_KEY, key)
-        with out.open(_SEALED_HOME, "w", force_zip64=True) as member:
-            pyrage.encrypt_io(source, member, [identity.to_public()])
+        with out.open(_SEALED_HOME, "w", force_zip64=True) as member, ThreadPoolExecutor(1) as pool:
+            reading, writing = os.pipe()
+
+            def encrypt() -> None:
+                with os.fdopen(reading, "rb") as source:
+                    pyrage.encrypt_io(source, member, [identity.to_public()])
+
+            with suppress(BrokenPipeError), os.fdopen(writing, "wb") as pipe:
+                done = pool.submit(encrypt)
+                yield pipe
+            done.result()
 
 
 @contextmanager
-def opened(backup: Path, passphrase: Callable[[], str]) -> Iterator[Path]:
+def opened(backup: Path, passphrase: Callable[[], str]) -> Iterator[IO[bytes]]:
     """A backup as a plain archive, decrypted for as long as it is needed: beside itself, or among the
-    temporary files where that cannot be written."""
+    temporary files where that cannot be written, in a file without a name that no crash leaves behind."""
     from zipfile import BadZipFile, ZipFile
 
     try:
@@ -141,19 +180,20 @@ def opened(backup: Path, passphrase: Callable[[], str]) -> Iterator[Path]:
     except BadZipFile:
         key = b""  # who reads it says what is wrong with it
     if not key:
-        yield backup
+        with backup.open("rb") as plain:
+            yield plain
         return
     pyrage, words = _pyrage(), passphrase()
     place = backup.parent if _is_writable(backup.parent) else Path(gettempdir())
     no_room = UserError(f"There is too little room in {place} to decrypt {backup.name}.", hint=_ROOM)
     if shutil.disk_usage(place).free < backup.stat().st_size:
         raise no_room
-    with TemporaryDirectory(dir=place, prefix=".backup-") as folder:
-        plain = Path(folder) / "plain.zip"
+    with TemporaryFile(dir=place) as plain:
         try:
             identity = pyrage.x25519.Identity.from_str(pyrage.passphrase.decrypt(key, words).decode().strip())
-            with ZipFile(backup) as archive, archive.open(_SEALED_HOME) as source, plain.open("wb") as out:
-                pyrage.decrypt_io(source, out, [identity])
+            with ZipFile(backup) as archive, archive.open(_SEALED_HOME) as source:
+                pyrage.decrypt_io(source, plain, [identity])
+            plain.flush()
         except (pyrage.DecryptError, pyrage.IdentityError, BadZipFile, OSError) as error:
             if isinstance(error, OSError) and error.errno in _FULL:
                 raise no_room from None
@@ -197,12 +237,13 @@ def archiving(
             folder=backups_folder(home, current),
             version=version,
             passphrase=known_passphrase(known),
+            left_out=homes_outside(home, current),
         )
-        if (last := next(map(made_at, backups.listed()), None)) is not None:
+        if (last := next(map(made_at, backups.listed(AUTO)), None)) is not None:
             due = read_schedule(chosen.schedule, last, zone_named(current.timezone)).after(last)
             if due is None or due > now:
                 return "nothing was due"
-        target = backups.target(now, quick=False)
+        target = backups.target(now, AUTO)
         database = await copy_database()
         manifest = await asyncio.to_thread(
             backups.make, target, database, now, lambda files, size: None, quick=False

@@ -6,13 +6,21 @@ import argparse
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from hermes.admin.process.home_files import RESTORE, hold_home
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare, number_to
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column
-from hermes.app.backups import HomeBackups, backups_folder, known_passphrase, made_at, opened
+from hermes.app.backups import (
+    QUICK,
+    HomeBackups,
+    backups_folder,
+    homes_outside,
+    known_passphrase,
+    made_at,
+    opened,
+)
 from hermes.control.jobs.schedule import Once, read_schedule
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import UserError
@@ -24,6 +32,7 @@ from hermes.state.home.homes import prepare_home, profile_names
 from hermes.state.home.restoring import finish_restore, is_unfinished, restore
 from hermes.state.settings.by_key import set_setting, unset_setting
 from hermes.state.settings.loader import LoadedSettings, load_settings
+from hermes.state.store.care.backup import check_archived
 
 _FILE = {"file": "the backup"}
 _TOLD_SECONDS = 2.0
@@ -36,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
     making = {
         "-o, --output FILE": "where to write it; usually archives/ in the home",
-        "-q, --quick": "settings, secrets, memory, jobs and hooks alone, without conversations and files",
+        "-q, --quick": "settings, secrets, memory and hooks alone, without conversations, jobs and files",
         "-e, --encrypt": "encrypt it with a passphrase",
     }
     add("create", "Write a backup, also while the gateway runs.", _create, making | JSON)
@@ -58,7 +67,7 @@ def _create(command: CliCommand) -> None:
     target = (
         _target(Path(asked.output).absolute(), backups, now)
         if asked.output
-        else backups.target(now, quick=asked.quick)
+        else backups.target(now, QUICK if asked.quick else "")
     )
     home = open_home(command)
     database = "" if asked.quick or home.empty else home.ask(copy_database)
@@ -72,7 +81,7 @@ def _create(command: CliCommand) -> None:
 
 
 def _target(named: Path, backups: HomeBackups, now: datetime) -> Path:
-    target = named / backups.target(now, quick=False).name if named.is_dir() else named
+    target = named / backups.target(now).name if named.is_dir() else named
     if target.exists():
         raise UserError(f"{target} is there already.", hint="Name another file.")
     if not target.parent.is_dir():
@@ -92,22 +101,25 @@ def _list(command: CliCommand) -> None:
 
 def _verify(command: CliCommand) -> None:
     file = Path(command.asked.file)
-    with opened(file, lambda: _passphrase(command)) as plain:
-        manifest = unpack_archive(plain, None, _progress(command))
-        if manifest.database:
-            _check_database(plain, manifest)
+    with opened(file, lambda: passphrase_of(command)) as plain:
+        manifest = unpack_archive(file, None, _progress(command), plain)
+        _check_database(file, plain, manifest)
     _tell(command, file, manifest, verb="is whole")
 
 
-def _check_database(plain: Path, manifest: ArchiveManifest) -> None:
-    """SQLite itself looks at the copy."""
-    from tempfile import TemporaryDirectory
+def _check_database(file: Path, plain: IO[bytes], manifest: ArchiveManifest) -> None:
+    """SQLite itself looks at a copy among the temporary files."""
+    from tempfile import TemporaryDirectory, gettempdir
     from zipfile import ZipFile
 
-    from hermes.state.store.care.backup import check_copy
-
-    with TemporaryDirectory(prefix="hermes-verify-") as folder, ZipFile(plain) as archive:
-        check_copy(Path(archive.extract(f"home/{manifest.database}", folder)))
+    if not manifest.database:
+        return
+    try:
+        with TemporaryDirectory(prefix="hermes-verify-") as folder, ZipFile(plain) as archive:
+            check_archived(Path(archive.extract(f"home/{manifest.database}", folder)), file)
+    except OSError as error:
+        why = f"The database in {file} cannot be unpacked into {gettempdir()} ({error.strerror})."
+        raise UserError(why, hint="Make room there, or set TMPDIR to a folder that has some.") from None
 
 
 def _restore(command: CliCommand) -> None:
@@ -121,18 +133,18 @@ def _restore(command: CliCommand) -> None:
             console.line(f"The restore is finished. What stood here before: {finish_restore(home)}")
         return
     file = Path(asked.file)
-    with opened(file, lambda: _passphrase(command)) as plain:
-        manifest = read_archive(plain)
+    with opened(file, lambda: passphrase_of(command)) as plain:
+        manifest = read_archive(file, plain)
+        replaced = f"{'the settings, secrets, memory and hooks' if manifest.quick else 'all'} of {home}"
         if asked.dry_run:
-            _tell(command, file, manifest, verb="would replace what stands in " + str(home))
+            _check_database(file, plain, manifest)
+            _tell(command, file, manifest, verb=f"would replace {replaced}")
             return
         if not asked.yes:
-            console.confirm(
-                f"Replace what stands in {home} by the backup of {manifest.made_at:%Y-%m-%d %H:%M} UTC?"
-            )
+            console.confirm(f"Replace {replaced} by the backup of {manifest.made_at:%Y-%m-%d %H:%M} UTC?")
         with hold_home(prepare_home(home), RESTORE):
-            restore(home, plain, _progress(command))
-    console.line(f"Restored {home}. What stood there before is kept in {home / 'before-restore'}.")
+            restore(home, file, _progress(command), plain, check_archived)
+    console.line(f"Restored {home}. What was replaced is kept in {home / 'before-restore'}.")
     console.note("Start it again: hermes gateway start")
 
 
@@ -183,10 +195,16 @@ def _settings(command: CliCommand) -> Settings:
 
 def _backups(command: CliCommand, settings: Settings, passphrase: str = "") -> HomeBackups:
     folder = backups_folder(command.home, settings)
-    return HomeBackups(home=command.home, folder=folder, version=command.version, passphrase=passphrase)
+    return HomeBackups(
+        home=command.home,
+        folder=folder,
+        version=command.version,
+        passphrase=passphrase,
+        left_out=homes_outside(command.home, settings),
+    )
 
 
-def _passphrase(command: CliCommand) -> str:
+def passphrase_of(command: CliCommand) -> str:
     return known_passphrase(_loaded(command)) or _ask(command, "Passphrase of the backup:")
 
 
@@ -235,6 +253,7 @@ def _tell(command: CliCommand, file: Path, manifest: ArchiveManifest, verb: str 
         return
     made = f"made {manifest.made_at:%Y-%m-%d %H:%M} UTC by Hermes {manifest.version}"
     command.console.line(f"{file} {verb}".strip())
-    command.console.line(f"{len(manifest.files)} files, {size_told(manifest.size)}, {made}")
+    files = len(manifest.files)
+    command.console.line(f"{files} file{'s' * (files != 1)}, {size_told(manifest.size)}, {made}")
     for line in manifest.left_out[:20]:
         command.console.note(f"left out: {line}")

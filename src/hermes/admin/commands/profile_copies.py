@@ -8,10 +8,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import IO
 
+from hermes.admin.commands.backup import passphrase_of
 from hermes.admin.process.home_files import RESTORE, hold_home
 from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
+from hermes.app.backups import opened
 from hermes.domain.errors import UserError
 from hermes.domain.settings.settings import NAME_RULE, is_name
 from hermes.domain.text import one_line, size_told
@@ -25,6 +28,7 @@ from hermes.state.home.restoring import restore
 from hermes.state.home.textfile import replace_text
 from hermes.state.settings import history
 from hermes.state.settings.loader import SECRETS_FILE, load_settings, without_accounts
+from hermes.state.store.care.backup import check_archived
 
 _KEYS_OF_PLATFORMS = "platforms"
 _CONVERSATIONS = {"--conversations": "take its conversations along"}
@@ -51,7 +55,7 @@ def _clone(command: CliCommand) -> None:
         file = Path(folder) / "profile.zip"
         _write(command, source, file, _is_of_accounts)
         _unpack(file, target)
-    for secrets in target.rglob(SECRETS_FILE):
+    for secrets in target.rglob(f"{SECRETS_FILE}*"):
         replace_text(secrets, without_accounts(secrets.read_text(encoding="utf-8", errors="replace")), 0o600)
     command.console.line(f"The profile “{asked.new}” is like “{asked.name}”: {target}")
     command.console.note("It has no accounts of chat platforms: two profiles cannot use one token.")
@@ -78,7 +82,9 @@ def _import(command: CliCommand) -> None:
     root, asked = command.home, command.asked
     target = new_home(root, asked.new)
     prepare_home(root)
-    _unpack(Path(asked.file), target)
+    file = Path(asked.file)
+    with opened(file, lambda: passphrase_of(command)) as plain:
+        _unpack(file, target, plain)
     command.console.line(f"The profile “{asked.new}” is there: {target}")
     command.console.note(f"Look at its settings first: hermes -p {asked.new} config check")
 
@@ -101,13 +107,13 @@ def _write(command: CliCommand, source: Path, file: Path, skips: Callable[[str],
     return manifest
 
 
-def _unpack(file: Path, target: Path) -> None:
+def _unpack(file: Path, target: Path, content: IO[bytes] | None = None) -> None:
     """Whole or not at all."""
     draft = target.parent / f".{target.name}.new"
     shutil.rmtree(draft, ignore_errors=True)  # one that was cut off
     try:
         with hold_home(prepare_home(draft), RESTORE):
-            restore(draft, file, lambda files, size: None)
+            restore(draft, file, lambda files, size: None, content, check_archived)
         shutil.rmtree(draft / BEFORE_RESTORE, ignore_errors=True)
         draft.rename(target)
     finally:
@@ -120,7 +126,9 @@ def _is_of_accounts(path: str) -> bool:
 
 
 def _is_secret(path: str) -> bool:
-    return PurePosixPath(path).name in (SECRETS_FILE, AUTH_FILE, subscriptions.FILE) or _is_of_accounts(path)
+    """Also a copy that an editor left beside it, like `.env.bak`."""
+    name = PurePosixPath(path).name
+    return name.startswith((SECRETS_FILE, AUTH_FILE, subscriptions.FILE)) or _is_of_accounts(path)
 
 
 def _tell_secrets(command: CliCommand, home: Path) -> None:

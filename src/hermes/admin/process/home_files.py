@@ -54,12 +54,17 @@ class LockHolder(Struct, frozen=True, kw_only=True):
         return f"{process}{since}"
 
 
+def check_not_half_restored(home: Path) -> None:
+    if (home / HALF_RESTORED).exists():
+        raise UserError(f"A restore of {home} was interrupted.", hint="Finish it: hermes backup restore")
+
+
 @contextlib.contextmanager
 def hold_home(home: Path, what: str) -> Iterator[None]:
     """Be the one process that works on a home, or say who does. The kernel ends this with the process. On
     a home that is half restored, only what finishes that may work."""
-    if what != RESTORE and (home / HALF_RESTORED).exists():
-        raise UserError(f"A restore of {home} was interrupted.", hint="Finish it: hermes backup restore")
+    if what != RESTORE:
+        check_not_half_restored(home)
     with _lock_file(home, os.O_RDWR | os.O_CREAT) as descriptor:
         patience = time.monotonic() + _LOCK_PATIENCE
         while not _flock(descriptor, fcntl.LOCK_EX, home):

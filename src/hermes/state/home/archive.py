@@ -1,8 +1,9 @@
 """The archive of a home: a zip file with its files, a copy of its database, and a manifest with the checksum
 of each. It is read strictly: what the manifest does not name, or names otherwise, is refused.
 
-Left out is what a home makes anew or keeps elsewhere: logs, caches, sandboxes, earlier backups and archives,
-other profiles, and what belongs to a running process. Links are left out too, and named."""
+Left out is what a home makes anew or keeps elsewhere: logs, caches and sandboxes (also those of agents),
+earlier backups and archives, other profiles, and what belongs to a running process. Links, and files whose
+names are not UTF-8, are left out too, and named."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -22,8 +23,8 @@ import msgspec
 from msgspec import Struct, field
 
 from hermes.domain.errors import UserError
-from hermes.domain.text import one_line
-from hermes.state.home.homes import ARCHIVES_FOLDER, PROFILES_FOLDER, RESTORING
+from hermes.domain.text import one_line, storable
+from hermes.state.home.homes import AGENTS_FOLDER, ARCHIVES_FOLDER, PROFILES_FOLDER, RESTORING
 from hermes.state.home.wholefile import sync_file, sync_folder
 
 FORMAT = 1
@@ -33,22 +34,14 @@ _MANIFEST = "manifest.json"
 _INSIDE = "home/"
 _LARGEST_MANIFEST = 200_000_000
 _PIECE = 1 << 20
-KEPT_OUT = frozenset(
-    (
-        BACKUPS_FOLDER,
-        ARCHIVES_FOLDER,
-        RESTORING,
-        BEFORE_RESTORE,
-        PROFILES_FOLDER,
-        "logs",
-        "cache",
-        "sandboxes",
-    )
-)
+_MADE_ANEW = frozenset(("logs", "cache", "sandboxes"))
+KEPT_OUT = _MADE_ANEW | {BACKUPS_FOLDER, ARCHIVES_FOLDER, RESTORING, BEFORE_RESTORE, PROFILES_FOLDER}
 """Names at the top of a home that no archive holds and no restore touches; but for its backups."""
 _RUNTIME = ("gateway", "reserve.bin")
 """How the names of files begin that belong to a process or to its database."""
-_QUICK = frozenset(("config.yaml", ".env", "auth.json", "SOUL.md", "memories", "cron", "hooks", "agents"))
+_QUICK = frozenset(
+    ("config.yaml", ".env", "auth.json", "SOUL.md", "memories", "cron", "hooks", AGENTS_FOLDER)
+)
 Progress = Callable[[int, int], None]
 """Hears how many files and bytes are done."""
 
@@ -86,17 +79,22 @@ def write_archive(
     manifest: ArchiveManifest,
     progress: Progress,
     skips: Callable[[str], bool] = lambda path: False,
+    wrap: Callable[[IO[bytes]], AbstractContextManager[IO[bytes]]] = nullcontext,
 ) -> None:
     """Write an archive of the home to `target`, whole or not at all. Blocking. `database` is a copy of the
-    database that nobody changes; what it `skips` stays behind."""
+    database that nobody changes; what it `skips` stays behind; `wrap` may encrypt what goes to the file."""
     draft = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
     try:
         with os.fdopen(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b") as out:
-            with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            own = os.fstat(out.fileno())
+            with (
+                wrap(out) as packed,
+                zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+            ):
                 if database is not None:
                     manifest.database = f"{BACKUPS_FOLDER}/{database.name}"
                     _add(archive, database, manifest.database, manifest)
-                for path in (path for path in _files_of(home, manifest) if not skips(path)):
+                for path in (path for path in _files_of(home, manifest, own) if not skips(path)):
                     _add(archive, home / path, path, manifest)
                     progress(len(manifest.files), manifest.size)
                 archive.writestr(_MANIFEST, msgspec.json.encode(manifest))
@@ -105,40 +103,42 @@ def write_archive(
         draft.replace(target)
         sync_folder(target.parent)
     except OSError as error:
-        raise unwritten(target, error) from None
+        reason = error.strerror or error
+        raise UserError(
+            f"{target} cannot be written ({reason}).", hint="Name another place with -o."
+        ) from None
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
 
 
-def unwritten(target: Path, error: OSError) -> UserError:
-    reason = error.strerror or error
-    return UserError(f"{target} cannot be written ({reason}).", hint="Name another place with -o.")
-
-
-def _files_of(home: Path, manifest: ArchiveManifest) -> Iterator[str]:
+def _files_of(home: Path, manifest: ArchiveManifest, own: os.stat_result) -> Iterator[str]:
+    """All but the draft itself: it may lie in the home, and would grow for ever."""
     for top, folders, names in os.walk(home, onerror=lambda error: _leave_out(manifest, home, error)):
-        at_top = Path(top) == home
-        if at_top:
-            kept = (name for name in folders if name not in KEPT_OUT)
+        at_top, of_agent = Path(top) == home, Path(top).parent == home / AGENTS_FOLDER
+        if at_top or of_agent:
+            kept_out = KEPT_OUT if at_top else _MADE_ANEW
+            kept = (name for name in folders if name not in kept_out)
             folders[:] = sorted(name for name in kept if not manifest.quick or name in _QUICK)
-            names = [name for name in names if not name.startswith(_RUNTIME)]
+            names = [name for name in names if not (at_top and name.startswith(_RUNTIME))]
             names = [name for name in names if not manifest.quick or name in _QUICK]
         for name in sorted(names + [name for name in folders if os.path.islink(os.path.join(top, name))]):
             path = os.path.relpath(os.path.join(top, name), home)
             try:
-                mode = os.lstat(os.path.join(top, name)).st_mode
+                info = os.lstat(os.path.join(top, name))
             except OSError as error:
                 _leave_out(manifest, home, error)
                 continue
-            if stat.S_ISREG(mode):
+            if stat.S_ISLNK(info.st_mode):
+                manifest.left_out.append(f"{storable(path)}: a link")
+            elif stat.S_ISREG(info.st_mode) and storable(path) != path:
+                manifest.left_out.append(f"{storable(path)}: its name is not UTF-8")
+            elif stat.S_ISREG(info.st_mode) and not os.path.samestat(info, own):
                 yield path
-            elif stat.S_ISLNK(mode):
-                manifest.left_out.append(f"{path}: a link")
 
 
 def _leave_out(manifest: ArchiveManifest, home: Path, error: OSError) -> None:
-    manifest.left_out.append(f"{os.path.relpath(error.filename, home)}: {error.strerror}")
+    manifest.left_out.append(f"{storable(os.path.relpath(error.filename, home))}: {error.strerror}")
 
 
 def _add(archive: zipfile.ZipFile, source: Path, path: str, manifest: ArchiveManifest) -> None:
@@ -152,7 +152,7 @@ def _add(archive: zipfile.ZipFile, source: Path, path: str, manifest: ArchiveMan
         info = os.fstat(descriptor)
         digest, size = hashlib.sha256(), 0
         with archive.open(f"{_INSIDE}{path}", "w", force_zip64=True) as member:
-            while piece := file.read(_PIECE):
+            while piece := file.read(min(_PIECE, info.st_size - size)):  # a log may grow meanwhile
                 member.write(piece)
                 digest.update(piece)
                 size += len(piece)
@@ -167,19 +167,21 @@ _DAMAGED = (OSError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, ValueError,
 """What reading a damaged archive raises, also where the damage makes it look packed or locked otherwise."""
 
 
-def read_archive(source: Path) -> ArchiveManifest:
-    """The manifest; a `UserError` says why the file is none of ours."""
+def read_archive(source: Path, content: IO[bytes] | None = None) -> ArchiveManifest:
+    """The manifest; a `UserError` says why the file is none of ours. `content` is it, decrypted."""
     try:
-        with zipfile.ZipFile(source) as archive:
+        with zipfile.ZipFile(content or source) as archive:
             return _manifest_of(archive, source)
     except _DAMAGED as error:
         raise _unreadable(source, error) from None
 
 
-def unpack_archive(source: Path, folder: Path | None, progress: Progress) -> ArchiveManifest:
+def unpack_archive(
+    source: Path, folder: Path | None, progress: Progress, content: IO[bytes] | None = None
+) -> ArchiveManifest:
     """Check every file of an archive; with a folder, put them there. Blocking."""
     try:
-        with zipfile.ZipFile(source) as archive:
+        with zipfile.ZipFile(content or source) as archive:
             manifest = _manifest_of(archive, source)
             held = {info.filename: info for info in archive.infolist()}
             named = {f"{_INSIDE}{file.path}" for file in manifest.files}

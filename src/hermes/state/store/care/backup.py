@@ -18,7 +18,7 @@ from pathlib import Path
 import apsw
 
 from hermes.domain.clock import Clock
-from hermes.domain.errors import HermesError, Unreachable
+from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.state.home.wholefile import sync_file, sync_folder
 from hermes.state.store import sqlite
 from hermes.state.store.care.reserve import SIZE as SPARE_BYTES
@@ -135,14 +135,23 @@ def _copy(path: Path, draft: Path, give_up: Callable[[], bool]) -> None:
         sqlite.copy_pages(source.connection, draft, _PAGES_AT_ONCE, give_up)
 
 
-def check_copy(draft: Path, give_up: Callable[[], bool] = _never) -> None:
+def check_copy(draft: Path, give_up: Callable[[], bool] = _never, name: str = "") -> None:
     """Let SQLite look at a whole copy; an `apsw.Error` if something is wrong with it."""
     with closing(sqlite.look_into(draft)) as db:
         db.connection.set_progress_handler(give_up, _STEPS_AT_ONCE)
-        check_version(db, str(draft))
+        check_version(db, name or str(draft))
         problems = sqlite.problems_of(db)
     if problems:
         raise apsw.CorruptError(problems[0])
+
+
+def check_archived(copy: Path, archive: Path) -> None:
+    """The same for the copy in an archive of the home; a `UserError` says why it cannot be used."""
+    try:
+        check_copy(copy, name=f"The database in {archive}")
+    except apsw.Error as error:
+        why = f"The database in {archive} is damaged ({error})."
+        raise UserError(why, hint="Use another backup.") from None
 
 
 class Upkeep:
