@@ -71,7 +71,7 @@ def test_an_agent_made_like_another_has_its_keys_but_no_bot_token(home: Path) ->
     (folder / "skills" / "plan").mkdir(parents=True)
     (folder / "SOUL.md").write_text("You are calm.")
     (folder / "skills" / "plan" / "loop").symlink_to(folder)
-    (folder / ".env").write_text("OPENAI_API_KEY=sk-1234567890\nTELEGRAM_BOT_TOKEN=1:a\n")
+    (folder / ".env").write_text("OPENAI_API_KEY=sk-1234567890\nTELEGRAM_BOT_TOKEN=1:a\nSUDO_PASSWORD=x\n")
     assert hermes(home, "agent", "add", "twin", "--from", "work").code == 0
     twin = home / "agents" / "twin"
     assert (twin / "SOUL.md").read_text() == "You are calm."
@@ -170,6 +170,17 @@ def test_an_agent_keeps_its_conversations_when_it_is_renamed(home: Path) -> None
     refused(hermes(home, "agent", "remove", "--purge", "work", "--yes"), "The agent job lives in")
     assert (home / "agents" / "work").is_dir(), "a live agent lost its folder"
     assert len(listed(home, "sessions", "list")) == 1
+
+
+def test_an_agent_is_renamed_wherever_it_is_named(home: Path) -> None:
+    keys = "platforms: {api_server: {keys: {desk: {key: another long secret 1, agents: 'main, work'}}}}\n"
+    (home / "config.yaml").write_text(CONFIG + keys)
+    hermes(home, "cron", "create", "every 1h", "say hi", "--agent", "work", "--deliver", "local")
+    refused(hermes(home, "agent", "remove", "work", "--yes"), "or take it out here")
+    renamed = hermes(home, "agent", "rename", "work", "job")
+    assert renamed.code == 0 and "main, job" in config(home), renamed
+    (home / "config.yaml").write_text(CONFIG.replace("work", "other"))
+    assert "never: the agent job is gone" in hermes(home, "cron", "list").out
 
 
 def test_a_name_that_is_nobodys_takes_no_rows_along(home: Path) -> None:

@@ -32,6 +32,7 @@ def test_what_another_wrote_meanwhile_is_not_taken_back(tmp_path: Path) -> None:
         "TELEGRAM_BOT_TOKEN='1:a\n2:b'",
         'TELEGRAM_BOT_TOKEN="1:a\n2:b',
         "TELEGRAM_BOT_TOKEN='1:a' and\n2:b",
+        "# old: TELEGRAM_BOT_TOKEN = 1:a",
     ],
 )
 def test_a_copy_has_no_part_of_an_account(account: str) -> None:

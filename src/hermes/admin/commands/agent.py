@@ -41,6 +41,8 @@ from hermes.state.settings.whole_changes import plan_change, section_of
 
 _COPIED = ("SOUL.md", SECRETS_FILE, "skills")
 """What one agent is made like another with; memory and conversations stay whose they are."""
+_OF_GATEWAY = ("SUDO_PASSWORD", "HERMES_BACKUP_PASSPHRASE")
+"""Secrets that no agent has, beside accounts."""
 _REMOVED, _RENAMING = ".removed", ".renaming"
 """In `agents/`. Not names that an agent can have. The second is a file: the rename that is under way."""
 
@@ -238,7 +240,7 @@ def _copy(source: Path, target: Path) -> list[str]:
         elif (source / name).is_file():
             text = (source / name).read_text(encoding="utf-8", errors="replace")
             if name == SECRETS_FILE:
-                text = without_accounts(text)
+                text = without_accounts(text, *_OF_GATEWAY)
             replace_text(target / name, text, 0o600)
         else:
             continue
@@ -420,6 +422,9 @@ def _name_anew(node: Any, old: str, new: str, key: str = "") -> None:
         for name, value in node.items():
             if name in ("agent", "default_agent") and value == old:
                 node[name] = new
+            elif name == "agents" and isinstance(value, str):
+                listed = [word.strip() for word in value.split(",")]
+                node[name] = ", ".join(new if word == old else word for word in listed)
             else:
                 _name_anew(value, old, new, name)
     elif isinstance(node, list):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.admin.process.home_files import home_holder
 from hermes.admin.process.run import embed
+from hermes.admin.shell.changing import load
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.home import HomeAccess, agents_of, open_home
 from hermes.admin.shell.output import Column, dash
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 _PATIENCE = 600.0
+_GONE = "never: the agent {agent} is gone"
 
 
 # --- the command line ------------------------------------------------------------------------------
@@ -134,6 +136,7 @@ def _list(command: CliCommand) -> None:
     jobs, everything = _open(command).ask(list_jobs), command.asked.all
     shown = [job for job in jobs if everything or job["state"] == "scheduled"]
     first = 'No jobs. Create one: hermes cron create "every 2h" "Look at the news"'
+    there = agents_of(load(command).settings)
     none = (
         command.console.spell(first)
         if everything or not jobs
@@ -142,7 +145,7 @@ def _list(command: CliCommand) -> None:
     columns = [
         Column("", "JOB", value=itemgetter("id")),
         Column("", "SCHEDULE", value=itemgetter("schedule_display")),
-        Column("", "NEXT", value=_when),
+        Column("", "NEXT", value=lambda job: _when(job) if job["agent"] in there else _GONE.format(**job)),
         Column("", "LAST", dash, itemgetter("last_status")),
         Column("", "TO", value=itemgetter("deliver")),
         Column("", "NAME", value=itemgetter("name")),

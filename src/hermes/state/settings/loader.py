@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("hermes.settings")
 S = TypeVar("S", bound="DataclassInstance")
 SECRETS_FILE = ".env"
+_ASSIGNED = re.compile(r"[A-Z][A-Z0-9_]*(?=\s*=)")
 _CHOOSE = "Choose one that nobody guesses: at least twelve characters, with digits."
 _EXPOSED = "Others on this machine can read it."
 
@@ -262,11 +264,12 @@ def agent_problems(home: Path, settings: Settings) -> Iterator[SettingsError]:
             continue  # it is told with its home_dir
 
 
-def without_accounts(text: str) -> str:
-    """The text of a `.env` without the credentials of platforms, for a copy: accounts stay where they are."""
+def without_accounts(text: str, *more: str) -> str:
+    """The text of a `.env` without the credentials of platforms, for a copy: accounts stay where they are,
+    also those in remarks. `more` variables stay behind, too."""
 
     def is_account(name: str) -> bool:
-        return names.is_key_like(name) and bool(names.platform_of(name, names.PLATFORMS))
+        return name in more or (names.is_key_like(name) and bool(names.platform_of(name, names.PLATFORMS)))
 
     entries = parse_dotenv(TextFile(text=text), SettingsFindings(""))
     owners = {number: entry.name for entry in entries for number in range(entry.first, entry.last + 1)}
@@ -275,7 +278,8 @@ def without_accounts(text: str) -> str:
         name = line.partition("=")[0].strip().removeprefix("export ").strip()
         # What cannot be read goes with the account above it: its quote may never be closed.
         torn = number not in owners and (torn or is_account(name))
-        if not torn and not is_account(owners.get(number, "")):
+        remarked = line.lstrip().startswith("#") and any(map(is_account, _ASSIGNED.findall(line)))
+        if not torn and not remarked and not is_account(owners.get(number, "")):
             kept.append(line)
     return "\n".join(kept)
 

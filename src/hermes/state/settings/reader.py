@@ -143,7 +143,7 @@ class SettingsReader(PlatformReader):
             return not (speaks and alone)
         meant = nearest(name, [*self.agents, MAIN_AGENT])
         message = f"{path} names the agent “{one_line(name)}”, which is not declared."
-        hint = f"Did you mean “{meant}”?" if meant else "Declare it under `agents:`."
+        hint = f"Did you mean “{meant}”?" if meant else "Declare it under `agents:`, or take it out here."
         self.findings.problem(line, message, hint)
         return False
 
