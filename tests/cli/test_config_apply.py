@@ -47,6 +47,19 @@ def test_a_changed_boundary_is_named(home: Path) -> None:
         assert "Sandbox" not in hermes(home, "config", "apply").out
 
 
+def test_whoever_sets_something_hears_that_the_gateway_does_not_know_it_yet(home: Path) -> None:
+    words = ("config", "set", "agent.max_turns", "7")
+    assert "adopts it" not in hermes(home, *words).err
+    with gateway(home):
+        for each in (words, ("config", "unset", "agent.max_turns")):
+            assert (
+                f"The running gateway adopts it with: HERMES_HOME={home} hermes config apply"
+                in hermes(home, *each).err
+            )
+        hermes(home, "config", "set", "gateway.watch_config", "true")
+        assert "adopts it" not in hermes(home, *words).err
+
+
 def test_a_change_is_adopted_as_a_whole_or_not_at_all(home: Path) -> None:
     with gateway(home) as running:
         assert hermes(home, "config", "apply").out.startswith("No setting has changed. The gateway looks")

@@ -106,6 +106,16 @@ def test_a_home_has_no_service_of_another(tmp_path: Path, monkeypatch: pytest.Mo
         assert installed_service(one, environ) == "" and "gateway-" in installed_service(two, environ)
 
 
+def test_a_service_finds_the_gateways_that_its_shell_finds(tmp_path: Path) -> None:
+    """Otherwise one in a terminal and the service may use one token twice."""
+    environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": "/somewhere/state"}
+    spec = service._spec(tmp_path / ".hermes", environ, system=False)
+    assert 'Environment="XDG_STATE_HOME=/somewhere/state"\n' in SystemdService(spec).text()
+    assert "<string>/somewhere/state</string>" in LaunchdService(spec).text()
+    other = service._spec(tmp_path / ".hermes", environ, system=True, user="nobody")
+    assert "XDG_STATE_HOME" not in SystemdService(other).text()
+
+
 def test_a_service_for_a_user_is_on_a_home_of_that_user(tmp_path: Path) -> None:
     for home, meant in (
         (tmp_path / ".hermes", Path(pwd.getpwnam("nobody").pw_dir) / ".hermes"),

@@ -16,6 +16,7 @@ from typing import Any
 from hermes import plugins
 from hermes.admin.commands import config_file
 from hermes.admin.commands.config_rollback import add_rollback
+from hermes.admin.process.home_files import GATEWAY, home_holder
 from hermes.admin.shell.boundary_lines import boundary_lines
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
@@ -171,6 +172,15 @@ def _set(command: CliCommand) -> None:
             console.line("A variable in .env or in the environment sets another value, which takes effect.")
         if key == "model.provider":
             _warn_of_provider(command, loaded, value)
+    _note_gateway(command)
+
+
+def _note_gateway(command: CliCommand) -> None:
+    """What is written counts once it is adopted."""
+    holder = home_holder(command.home)
+    if holder is None or holder.what != GATEWAY or _loaded(command).settings.gateway.watch_config:
+        return
+    command.console.note("The running gateway adopts it with: hermes config apply")
 
 
 def _warn_of_provider(command: CliCommand, loaded: LoadedSettings, name: str) -> None:
@@ -220,6 +230,7 @@ def _unset(command: CliCommand) -> None:
     console.line(f"{removed.name} is not set any more in {removed.file}")
     if removed.name in command.environ:
         console.line(f"{removed.name} is still set in the environment, which takes effect.")
+    _note_gateway(command)
 
 
 def _apply(command: CliCommand) -> None:

@@ -19,10 +19,13 @@ from hermes.execution.service.launchd import LaunchdService
 from hermes.execution.service.spec import NO_MANAGER, ServiceSpec
 from hermes.execution.service.systemd import SystemdService
 from hermes.state.home.homes import PROFILES_FOLDER, USUAL_HOME, prepare_home, root_home
+from hermes.state.home.locks import FOLDER_VARIABLE, RUNTIME_VARIABLE
 from hermes.state.home.wholefile import write_whole
 from hermes.state.settings.loader import load_settings
 
 Service = SystemdService | LaunchdService
+_PLACES = (FOLDER_VARIABLE, "XDG_STATE_HOME", RUNTIME_VARIABLE)
+"""They say where gateways find each other: one in a terminal and the service must not use one token twice."""
 _SYSTEMD_RUNS = Path("/run/systemd/system")
 
 
@@ -150,7 +153,9 @@ def _spec(
 ) -> ServiceSpec:
     checkout = checkout_in_use()
     program = [str(checkout / "hermes")] if checkout else [sys.executable, "-P", "-m", "hermes"]
+    own = not user or user == getpass.getuser()  # another user has other folders
     return ServiceSpec(
+        variables={name: environ[name] for name in _PLACES if own and environ.get(name)},
         program=(*program, "gateway", "run", "--quiet"),
         home=home,
         environ=environ,

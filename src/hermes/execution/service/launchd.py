@@ -29,6 +29,7 @@ class LaunchdService:
     def text(self) -> str:
         spec = self._spec
         variables = {"PATH": spec.environ.get("PATH", ""), "HERMES_HOME": str(spec.home)}
+        variables |= spec.variables
         content = {
             "Label": self.name,
             "ProgramArguments": [*spec.program, "--external-supervisor"],

@@ -18,7 +18,7 @@ _SECONDS = 120.0
 class ServiceSpec(Struct, frozen=True, kw_only=True):
     """`program` begins with an absolute path. `profile` is empty for the usual home; `user` is whose service
     it is where the system runs it; `apart` names it after its home, as another home has the usual name.
-    `drain` is how long a stop may take."""
+    `drain` is how long a stop may take. `variables` are what it is to see of the shell beside the PATH."""
 
     program: tuple[str, ...]
     home: Path
@@ -29,6 +29,7 @@ class ServiceSpec(Struct, frozen=True, kw_only=True):
     sudo: bool = False
     apart: bool = False
     drain: float = 10.0
+    variables: Mapping[str, str] = {}
 
     @property
     def suffix(self) -> str:

@@ -39,8 +39,8 @@ class SystemdService:
     def text(self) -> str:
         spec = self._spec
         stop = int(spec.drain) + 80
-        path = spec.environ.get("PATH", "")
-        path_line = f"Environment={quote_word(f'PATH={path}')}\n" if path else ""
+        seen = {"PATH": spec.environ.get("PATH", "")} | dict(spec.variables)
+        lines = [f"Environment={quote_word(f'{name}={value}')}\n" for name, value in seen.items() if value]
         owner = f"User={escape_path(spec.user)}\n" if spec.system else ""
         network = "Wants=network-online.target\nAfter=network-online.target\n" if spec.system else ""
         wall = "" if spec.sudo else _HARDENED + ("ProtectSystem=full\n" if spec.system else "")
@@ -56,7 +56,7 @@ Type=notify
 {owner}ExecStart={quote_words(spec.program)}
 ExecReload=/bin/kill -USR1 $MAINPID
 WorkingDirectory=-{escape_path(str(spec.home))}
-{path_line}{self.home_line}Restart=on-failure
+{"".join(lines)}{self.home_line}Restart=on-failure
 RestartSec=2
 RestartForceExitStatus=75
 SuccessExitStatus=75
