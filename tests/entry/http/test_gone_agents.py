@@ -10,7 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from hermes.control.gateway import Gateway
 from hermes.control.sessions.callers import wake_session
+from hermes.control.sessions.repeats import SubmittedTurn
+from hermes.control.sessions.submission import Submission
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.agent import ModelRequest
 from hermes.testing.api import ApiWorld
@@ -116,7 +121,10 @@ async def test_nobody_waits_for_turns_of_an_agent_that_went(tmp_path: Path) -> N
         failed = (await api.get(f"/v1/runs/{behind}")).json
         assert "There is no agent “zebra”." in str(failed) and "Known" not in str(failed), failed
         session, store = SessionId("held"), gateway._parts.store.scoped(AgentId("zebra"))
-        ways = (lambda: gateway.actors.ring(AgentId("zebra"), session), lambda: gateway.actors.begin(2))
+        ways: tuple[Callable[[], None], ...] = (
+            lambda: gateway.actors.ring(AgentId("zebra"), session),
+            lambda: gateway.actors.begin(2),
+        )
         for find in ways:
             late = await store.write(lambda tx: wake_session(tx, session, "hello", datetime.now(UTC)))
             assert late is not None
@@ -124,6 +132,21 @@ async def test_nobody_waits_for_turns_of_an_agent_that_went(tmp_path: Path) -> N
             async with asyncio.timeout(30):
                 ended = [item async for item in gateway.watch(late.agent, late.id)]
             assert "There is no agent" in str(ended[-1]), ended
+
+
+async def test_an_agent_that_goes_while_it_is_asked_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path, asyncio.Event()) as api:
+        ask = Gateway.ask
+
+        async def ask_late(gateway: Gateway, words: Submission) -> SubmittedTurn:
+            await apply(api, KEYS)
+            return await ask(gateway, words)
+
+        monkeypatch.setattr(Gateway, "ask", ask_late)
+        heard = await api.post("/v1/runs", {"input": "x", "model": "zebra"})
+        assert (heard.status, heard.json["error"]["code"]) == (404, "model_not_found"), heard.data
 
 
 async def test_a_question_of_an_agent_that_went_cannot_be_answered(tmp_path: Path) -> None:

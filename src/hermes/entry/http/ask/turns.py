@@ -29,14 +29,14 @@ from hermes.control.sessions.repeats import (
     id_for,
 )
 from hermes.control.sessions.submission import NoPlace, SessionTarget, Submission
-from hermes.domain.errors import HermesError, Unreachable
+from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.ids import EVERY_AGENT, AgentId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.tools.toolsets import NO_TOOLSET
 from hermes.domain.turns.event import FeedItem
 from hermes.domain.turns.turn import CLIENT_GONE, Guidance, Turn, TurnInput
 from hermes.domain.word import replace
-from hermes.entry.http.ask.addressee import AgentChoice
+from hermes.entry.http.ask.addressee import AgentChoice, no_such_model
 from hermes.entry.http.ask.messages import ConversationInput, keep_pictures
 from hermes.entry.http.site import headers
 from hermes.entry.http.site.endpoint import HttpCall, session_name
@@ -350,6 +350,8 @@ async def ask(
         if request is not None and request.conversation and as_api_error(error).status in (429, 503):
             named = _retry_name(request.fingerprint) if request.fingerprint else request.conversation
             call.site.turned_away.note(named, call.site.clock.now())
+        if isinstance(error, UserError) and not call.gateway.hosts(choice.agent):
+            raise no_such_model(call, choice.name) from error  # it went just now
         raise
 
 
