@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Mapping
@@ -118,7 +119,11 @@ async def again(service: FakeModal) -> None:
     other = make(Path(HOME) / "other")
     await other.open()
     assert (await other.run(Command(text="ls ~"), lambda words: None)).output == ""
+    shutil.rmtree(Path(HOME) / "other")
     await other.close()
+    assert service.running() == [] and not (Path(HOME) / "other" / "sandboxes").exists(), (
+        "who comes next has its files"
+    )
 
 
 async def dies(service: FakeModal) -> None:

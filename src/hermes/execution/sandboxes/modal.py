@@ -219,9 +219,11 @@ class ModalPlace:
         await _ask(sandbox.terminate.aio(wait=True))
 
     async def _save(self, sandbox: Any) -> None:
+        """Unless the agent was deleted meanwhile: who gets its id and folder next must not have its files."""
         image = await _ask(sandbox.snapshot_filesystem.aio(timeout=int(_SECONDS), ttl=_KEPT_SECONDS))
-        kept = await asyncio.to_thread(read_kept, self.kept)
-        await asyncio.to_thread(write_kept, self.kept, replace(kept, image=image.object_id))
+        if await asyncio.to_thread(self.kept.exists):
+            kept = await asyncio.to_thread(read_kept, self.kept)
+            await asyncio.to_thread(write_kept, self.kept, replace(kept, image=image.object_id))
 
     async def _save_often(self) -> None:
         while True:
