@@ -160,6 +160,11 @@ def test_what_stays_in_a_sandbox_is_not_asked_for(command: str) -> None:
     [
         ("echo x > .git/hooks/post-commit", "write.later"),
         ("echo x > .github/workflows/ci.yml", "write.later"),
+        ("echo x > .git/commondir", "write.later"),
+        ("echo x > .git/config.worktree", "write.later"),
+        ("echo x > .git/modules/a/b/config", "write.later"),
+        ("echo x > .git/modules/a/hooks/pre-commit", "write.later"),
+        ("echo x > .git/worktrees/a/commondir", "write.later"),
         ("echo x > .envrc", "write.later"),
         ("echo x > .vscode/tasks.json", "write.later"),
         ("echo x > .husky/pre-commit", "write.later"),

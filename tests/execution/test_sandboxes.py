@@ -9,6 +9,7 @@ import secrets
 import signal
 import socket
 import stat
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from functools import partial
@@ -371,6 +372,8 @@ PLANTS = (
     "mv {0} elsewhere && cp -r elsewhere {0}",
     "cp {0}/config new && mv new {0}/config",
     "chmod +x {0}/hooks/pre-commit",
+    "echo ../evil > {0}/commondir",
+    "rm {0}/commondir",
 )
 
 
@@ -412,6 +415,58 @@ async def test_a_repository_without_hooks_gets_none(tmp_path: Path) -> None:
     await bed.backend.close()
     assert not [*(git / "hooks").iterdir()]
     assert (tmp_path / "work/tree/.git").read_text() == "gitdir: ../.git/worktrees/tree"
+
+
+COMMIT = "git commit -q --allow-empty -m a"
+TREE = f"git init -q; {COMMIT}; git worktree add -q tree"
+LAYOUTS = {
+    "plain": ("git init -q", ".git", "git status"),
+    "worktree": (TREE, ".git/worktrees/tree", "git -C tree status"),
+    "settings of a worktree": (
+        f"{TREE}; git config extensions.worktreeConfig true",
+        ".git/worktrees/tree",
+        "git -C tree status",
+    ),
+    "bare beside its worktree": (
+        f"git init -q a; cd a; {COMMIT}; cd ..; git clone -q --bare a .bare; rm -r a"
+        "; echo 'gitdir: ./.bare' > .git; git worktree add -q tree",
+        ".bare",
+        "git -C tree status",
+    ),
+    "a folder apart": ("git init -q --separate-git-dir=apart", "apart", "git status"),
+    "bare": ("git init -q --bare shop.git", "shop.git", "git --work-tree=. -C shop.git status"),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_git_runs_nothing_outside_that_a_command_has_planted(layout: str, tmp_path: Path) -> None:
+    """However the repository is laid out: what git runs from it is what the person put there."""
+    make, place, look = LAYOUTS[layout]
+    work = tmp_path / "work"
+    work.mkdir()
+    identity = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    environ = {**os.environ, **identity, "HOME": str(tmp_path), "RAN": str(tmp_path / "ran")}
+
+    def outside(script: str) -> None:
+        subprocess.run(["sh", "-c", script], cwd=work, env=environ, check=False, capture_output=True)
+
+    outside(make)
+    assert (work / place / "HEAD").exists()
+    bed = make_bed("bubblewrap", tmp_path)
+    await bed.backend.open()
+    monitor = '#!/bin/sh\\necho ran > "$RAN"\\n'
+    settings = f"[core]\\n\\tfsmonitor = {work}/monitor\\n"
+    await bed.run(
+        f"cd {bed.folder}; printf '{monitor}' > monitor; chmod +x monitor; mkdir evil; cp -r {place}/* evil"
+        f"; rm -f evil/config*; mkdir -p evil/objects evil/refs {place}/hooks"
+        f"; echo {work}/evil > {place}/commondir; for each in evil {place}"
+        f"; do printf '{settings}' >> $each/config; printf '{settings}' >> $each/config.worktree; done"
+        f"; cp monitor {place}/hooks/post-index-change"
+    )
+    await bed.backend.close()
+    assert (work / "evil" / "config").exists()
+    outside(look)
+    assert not (tmp_path / "ran").exists()
 
 
 async def test_links_in_repositories_lead_nowhere(tmp_path: Path) -> None:

@@ -53,7 +53,8 @@ _STARTUP = late_pattern(
     re.VERBOSE | re.DOTALL,
 )
 _HOOKS = (
-    r".*/\.git/(hooks(/.*)?|config|info/attributes)|.*/\.husky(/.*)?|.*/\.envrc"
+    r".*/\.git/(hooks(/.*)?|config(\.worktree)?|commondir|info/attributes)|.*/\.husky(/.*)?|.*/\.envrc"
+    r"|(?=.*?/\.git/(modules|worktrees)/).*/(hooks(/.*)?|config(\.worktree)?|commondir)"
     r"|.*/\.vscode/(tasks|launch|settings)\.json"
 )
 _LATER = late_pattern(_HOOKS, re.DOTALL)
