@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 
 from hermes.domain.errors import Refused, Unreachable, UserError
+from hermes.execution.browser import launch
 from hermes.execution.browser.cdp import MOST_BYTES, CdpConnection, PipeLink
 from hermes.execution.browser.host import BrowserHost
 from hermes.execution.browser.keys import key_events
@@ -52,7 +53,7 @@ async def walk(host: BrowserHost, here: str, inside: str) -> list[Any]:
         await use(lambda page: page.navigate(inside))
     seen.append(str(refused.value))
     with pytest.raises(UserError) as unknown:
-        await use(lambda page: page.ask("Page.noSuchThing", {}, "", 5.0))
+        await use(lambda page: page.ask("Overlay.noSuchThing", {}, "", 5.0))
     seen.append(str(unknown.value))
     return seen
 
@@ -69,8 +70,36 @@ def expected(here: str) -> list[Any]:
         "Accepted: alert “hi”",
         (),
         f"{INSIDE} leads into a network that is not the open one.",
-        "'Page.noSuchThing' wasn't found",
+        "'Overlay.noSuchThing' wasn't found",
     ]
+
+
+FILES = (
+    "DOM.setFileInputFiles",
+    "DOM.getFileInfo",
+    "Input.dispatchDragEvent",
+    "Page.setInterceptFileChooserDialog",
+)
+
+
+@pytest.mark.parametrize("method", [*FILES, "Page.navigate", "Input.whatComesWithTheNextVersion"])
+async def test_commands_that_concern_more_than_the_page_are_refused(method: str, tmp_path: Path) -> None:
+    """Some have the browser read a file of its machine and give it to the page."""
+    async with open_pages() as pages, open_fake() as (_, address):
+        async with open_browser(tmp_path, {}, cdp_url=address) as host:
+            await host.use(KEY, lambda page: page.navigate(pages.url("/small")), stranger=False, opens=True)
+            with pytest.raises(UserError, match="not allowed"):
+                await host.use(KEY, lambda page: page.ask(method, {}, "", 5.0), stranger=False)
+
+
+def test_strangers_get_a_browser_that_can_read_nothing_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    ways = list(launch.ways(os.environ))
+    assert any(not way.walled and way.own_sandbox for way in ways)
+    for way in ways:
+        assert way.walled or not way.boundary.holds_strangers, way
 
 
 async def test_a_browser_that_runs_already(tmp_path: Path) -> None:

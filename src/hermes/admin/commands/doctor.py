@@ -45,7 +45,7 @@ from hermes.state.settings.loader import (
 _ROOT = 0
 _OTHERS = 0o077
 _NO_ROOT = "Run it as a user of its own: root passes every protection of files, and sandboxes hold less."
-_HOLD_PAGES = "Install bubblewrap, or run it as another user than root: Chromium's own sandbox works then."
+_HOLD_PAGES = "Install bubblewrap, and let it work for the gateway's user."
 _SEES_ANEW = "Let the gateway look again: hermes config apply"
 
 
@@ -195,7 +195,7 @@ def _browser_check(settings: BrowserSettings, environ: Mapping[str, str]) -> Doc
         return found(state=CheckState.PROBLEM, detail=error.message, remedy=error.hint)
     if way.boundary.holds_strangers:
         return found(state=CheckState.OK, detail=f"{program} works, held by {way.name}")
-    weak = f"{program} works with {way.name}: pages run unheld, and strangers get none"
+    weak = f"{program} works with {way.name}: strangers get none"
     return found(state=CheckState.NOTE, detail=weak, remedy=_HOLD_PAGES)
 
 

@@ -25,12 +25,40 @@ _ROBOTS = re.compile(
     r"|unusual traffic|are you (?:a )?(?:human|robot)",
     re.IGNORECASE,
 )
-_DOMAINS = """Accessibility Animation CSS DOM DOMDebugger DOMSnapshot DOMStorage Emulation Input LayerTree Log
-    Network Overlay Page Performance Runtime"""
-_FORBIDDEN = """Page.navigate Page.setDownloadBehavior DOM.setFileInputFiles DOM.getFileInfo Page.close
-    Network.loadNetworkResource Network.getAllCookies Page.handleJavaScriptDialog Page.printToPDF Page.disable
-    Page.setInterceptFileChooserDialog Runtime.disable Log.disable Page.startScreencast"""
-_ALLOWED_DOMAINS, _NOT_ALLOWED = frozenset(_DOMAINS.split()), frozenset(_FORBIDDEN.split())
+_DOMAINS = "Accessibility Animation CSS DOMDebugger DOMSnapshot DOMStorage LayerTree Overlay Performance"
+# Of the others single methods: some read files of the browser's machine (`Input.dispatchDragEvent`), and new
+# ones come with each version. https://chromedevtools.github.io/devtools-protocol/tot/
+_METHODS = {
+    "DOM": """collectClassNamesFromSubtree copyTo describeNode disable discardSearchResults enable focus
+        getAttributes getBoxModel getContentQuads getDocument getFlattenedDocument getFrameOwner
+        getNodeForLocation getNodeStackTraces getNodesForSubtreeByStyle getOuterHTML getRelayoutBoundary
+        getSearchResults getTopLayerElements hideHighlight highlightNode highlightRect moveTo performSearch
+        pushNodeByPathToFrontend pushNodesByBackendIdsToFrontend querySelector querySelectorAll redo
+        removeAttribute removeNode requestChildNodes requestNode resolveNode scrollIntoViewIfNeeded
+        setAttributeValue setAttributesAsText setNodeName setNodeValue setOuterHTML undo""",
+    "Emulation": """clearDeviceMetricsOverride clearGeolocationOverride clearIdleOverride
+        setAutoDarkModeOverride setCPUThrottlingRate setDefaultBackgroundColorOverride
+        setDeviceMetricsOverride setEmulatedMedia setEmulatedVisionDeficiency setGeolocationOverride
+        setIdleOverride setLocaleOverride setPageScaleFactor setScriptExecutionDisabled setScrollbarsHidden
+        setTimezoneOverride setTouchEmulationEnabled setUserAgentOverride setVisibleSize""",
+    "Input": """cancelDragging dispatchKeyEvent dispatchMouseEvent dispatchTouchEvent imeSetComposition
+        insertText setIgnoreInputEvents synthesizePinchGesture
+        synthesizeScrollGesture synthesizeTapGesture""",
+    "Log": "clear enable startViolationsReport stopViolationsReport",
+    "Network": """deleteCookies disable emulateNetworkConditions enable getCertificate getCookies
+        getRequestPostData getResponseBody getSecurityIsolationStatus searchInResponseBody setCacheDisabled
+        setCookie setCookies setExtraHTTPHeaders setUserAgentOverride""",
+    "Page": """addScriptToEvaluateOnNewDocument bringToFront captureScreenshot captureSnapshot
+        createIsolatedWorld enable getAppManifest getFrameTree getLayoutMetrics getNavigationHistory
+        getResourceContent getResourceTree reload removeScriptToEvaluateOnNewDocument searchInResource
+        setBypassCSP setDocumentContent setFontFamilies setFontSizes setLifecycleEventsEnabled
+        setWebLifecycleState stopLoading""",
+    "Runtime": """addBinding awaitPromise callFunctionOn compileScript discardConsoleEntries enable evaluate
+        getExceptionDetails getHeapUsage getIsolateId getProperties globalLexicalScopeNames queryObjects
+        releaseObject releaseObjectGroup removeBinding runScript terminateExecution""",
+}
+_ALLOWED_DOMAINS = frozenset(_DOMAINS.split())
+_ALLOWED = frozenset(f"{domain}.{name}" for domain, names in _METHODS.items() for name in names.split())
 _TARGETS = "Target.getTargets"
 _DONE = {"click": "Clicked.", "type": "Typed.", "press": "Pressed.", "back": "Went back."}
 
@@ -231,10 +259,11 @@ class ChromiumPage:
         shown = self._tabs.shown
         if method == _TARGETS:
             return {"targets": [{"targetId": name} for name in (shown.target, *shown.frames)]}
-        if method.partition(".")[0] not in _ALLOWED_DOMAINS or method in _NOT_ALLOWED:
+        if method.partition(".")[0] not in _ALLOWED_DOMAINS and method not in _ALLOWED:
+            domains = ", ".join(sorted(_ALLOWED_DOMAINS | _METHODS.keys()))
             raise UserError(
                 f"{one_line(method, 60)} is not allowed here: it concerns more than this page.",
-                hint=f"Allowed are {_TARGETS} and most of {', '.join(sorted(_ALLOWED_DOMAINS))}.",
+                hint=f"Allowed are {_TARGETS} and much of {domains}.",
             )
         self._tabs.check_dialogs()
         sessions = {"": shown.session, shown.target: shown.session, **shown.frames}
