@@ -4,7 +4,9 @@
 // to begin again.
 import { createInterface } from 'node:readline'
 import { pathToFileURL } from 'node:url'
-import makeWASocket, { Browsers, DisconnectReason, jidNormalizedUser, proto } from 'baileys'
+import makeWASocket, {
+  Browsers, DEFAULT_CONNECTION_CONFIG, DisconnectReason, fetchLatestWaWebVersion, jidNormalizedUser, proto
+} from 'baileys'
 import qrcode from 'qrcode-terminal'
 import { Calls, failure } from './calls.mjs'
 import { Inbox } from './inbox.mjs'
@@ -13,8 +15,18 @@ import { Store } from './store.mjs'
 
 const ALIVE = 30_000
 const MOST_LOST = 5 // in a minute
+const VERSION_PATIENCE = 8_000
 const SILENT = { level: 'silent', child: () => SILENT }
 for (const level of ['trace', 'debug', 'info', 'warn', 'error', 'fatal']) SILENT[level] = () => {}
+
+/** WhatsApp stops taking an old version of its web client after some months (Baileys #2376, #2679, #2731). */
+async function newestVersion(store) {
+  const { version, isLatest } = await fetchLatestWaWebVersion({ signal: AbortSignal.timeout(VERSION_PATIENCE) })
+  const known = [DEFAULT_CONNECTION_CONFIG.version, store.get('version'), isLatest && version].filter(Boolean)
+  const newest = known.reduce((one, other) => (other.at(-1) > one.at(-1) ? other : one))
+  if (isLatest) store.put([['version', newest]])
+  return newest
+}
 
 export function run(folder, { login = false, make = makeWASocket } = {}) {
   process.umask(0o077)
@@ -41,8 +53,9 @@ export function run(folder, { login = false, make = makeWASocket } = {}) {
     return groups.get(jid)
   }
 
-  function connect() {
+  function connect(version) {
     const sock = make({
+      version,
       auth: { creds: device.creds, keys: device.keys },
       logger: SILENT,
       browser: Browsers.ubuntu('Hermes'),
@@ -81,7 +94,7 @@ export function run(folder, { login = false, make = makeWASocket } = {}) {
         if (statusCode === DisconnectReason.loggedOut) device.forget()
         const passing = ![DisconnectReason.loggedOut, DisconnectReason.forbidden,
           DisconnectReason.multideviceMismatch, DisconnectReason.connectionReplaced].includes(statusCode)
-        if (statusCode === DisconnectReason.restartRequired || (opened && passing && lost.length <= MOST_LOST)) connect()
+        if (statusCode === DisconnectReason.restartRequired || (opened && passing && lost.length <= MOST_LOST)) connect(version)
         else end(statusCode, message)
       }
     })
@@ -96,7 +109,7 @@ export function run(folder, { login = false, make = makeWASocket } = {}) {
   calls.forgetOld()
   tell({ event: 'me', ...whoWeAre() })
   inbox.tellLeft()
-  connect()
+  newestVersion(store).then(connect)
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1]).href) run(process.argv[2], { login: process.argv[3] === 'login' })

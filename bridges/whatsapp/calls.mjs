@@ -29,7 +29,7 @@ export class Calls {
   #store
   #logger
   #acks = new Map()
-  #there = new Set()
+  #there = new Map()
   #sock
   #isOpen
 
@@ -77,10 +77,9 @@ export class Calls {
 
   async send({ to, message, text, file, quote }) {
     if (this.#store.get(`sent:${message}`)) return
-    await this.#find(to)
     const content = file ? { ...mediaOf(file), ...(text ? { caption: text } : {}) } : { text, linkPreview: null }
     const quoted = quote && { key: quote.key, message: { conversation: quote.text } }
-    const sent = await this.#relay(to, content, { messageId: message, quoted })
+    const sent = await this.#relay(to, () => content, { messageId: message, quoted })
     const kept = Buffer.from(proto.Message.encode(sent.message).finish())
     this.#store.put([[`sent:${message}`, { at: Date.now(), message: kept }]])
   }
@@ -89,21 +88,21 @@ export class Calls {
     const sent = this.#store.get(`sent:${target}`)
     if (!sent || sent.gone) throw new Refusal('refused', 'the message is gone')
     if (sent.at < Date.now() - EDITABLE) throw new Refusal('refused', 'WhatsApp takes edits for 15 minutes')
-    await this.#relay(to, { text, edit: { remoteJid: to, fromMe: true, id: target }, linkPreview: null })
+    await this.#relay(to, jid => ({ text, edit: { remoteJid: jid, fromMe: true, id: target }, linkPreview: null }))
   }
 
   async delete({ to, target }) {
-    await this.#relay(to, { delete: { remoteJid: to, fromMe: true, id: target } })
+    await this.#relay(to, jid => ({ delete: { remoteJid: jid, fromMe: true, id: target } }))
     const sent = this.#store.get(`sent:${target}`)
     if (sent) this.#store.put([[`sent:${target}`, { ...sent, gone: true }]])
   }
 
   async react({ to, key, emoji }) {
-    await this.#relay(to, { react: { key, text: emoji } })
+    await this.#relay(to, jid => ({ react: { key: { ...key, remoteJid: jid }, text: emoji } }))
   }
 
   async typing({ to }) {
-    await this.#sock.sendPresenceUpdate('composing', to)
+    await this.#sock.sendPresenceUpdate('composing', await this.#find(to))
   }
 
   async read({ keys }) {
@@ -127,23 +126,27 @@ export class Calls {
     await pipeline(Readable.from(stream), limit, fs.createWriteStream(path, { mode: 0o600 }))
   }
 
-  /** Whether there is such a number; asked once for each. */
+  /** Who has a number; asked once for each. Some have another one for WhatsApp, without Brazil's ninth digit say. */
   async #find(jid) {
-    if (!isPnUser(jid) || this.#there.has(jid)) return
-    const found = await this.#sock.onWhatsApp(jid)
-    if (found?.length === 0 || found?.[0]?.exists === false) throw new Refusal('refused', 'nobody has that number on WhatsApp')
-    this.#there.add(jid)
+    if (!isPnUser(jid)) return jid
+    if (!this.#there.has(jid)) {
+      const found = await this.#sock.onWhatsApp(jid)
+      if (found?.length === 0 || found?.[0]?.exists === false) throw new Refusal('refused', 'nobody has that number on WhatsApp')
+      this.#there.set(jid, isPnUser(found?.[0]?.jid) ? found[0].jid : jid)
+    }
+    return this.#there.get(jid)
   }
 
   /** Send something, and wait until WhatsApp says that it took it. */
-  async #relay(to, content, { messageId = ownId(), ...options } = {}) {
+  async #relay(to, contentFor, { messageId = ownId(), ...options } = {}) {
+    const jid = await this.#find(to)
     let timer
     const acknowledged = new Promise(go => {
       timer = setTimeout(() => go('lost'), PATIENCE)
       this.#acks.set(messageId, go)
     })
     try {
-      const sent = await this.#sock.sendMessage(to, content, { messageId, ...options })
+      const sent = await this.#sock.sendMessage(jid, contentFor(jid), { messageId, ...options })
       const answer = await acknowledged
       if (answer) throw refusal(answer)
       return sent

@@ -13,7 +13,8 @@ const { run } = await import(`${place}/bridge.mjs`)
 const { proto, generateWAMessage, downloadMediaMessage, jidNormalizedUser } = baileys
 const HOST = 'https://mmg.whatsapp.net'
 const real = globalThis.fetch
-globalThis.fetch = (address, ...more) => real(String(address).replace(HOST, url), ...more)
+const WEB = 'https://web.whatsapp.com'
+globalThis.fetch = (address, ...more) => real(String(address).replace(HOST, url).replace(WEB, url), ...more)
 
 function make(config) {
   const { creds } = config.auth
@@ -65,7 +66,7 @@ function make(config) {
     if (told.ack) ws.emit('CB:ack,class:message', { attrs: told.ack })
     if (told.close) { why = told.close; link.close() }
   })
-  link.on('open', () => say({ hello: Boolean(creds.me) }))
+  link.on('open', () => say({ hello: Boolean(creds.me), version: config.version }))
   link.on('error', () => {})
   link.on('close', () => {
     ws.isOpen = false
@@ -96,7 +97,7 @@ function make(config) {
       say({ presence: [state, jid] })
     }),
     readMessages: async keys => say({ read: keys }),
-    onWhatsApp: async jid => [{ jid, exists: !facts.missing?.includes(jid) }],
+    onWhatsApp: async jid => [{ jid: facts.proper?.[jid] ?? jid, exists: !facts.missing?.includes(jid) }],
     groupMetadata: async id => ({ id, subject: 'The family', participants: (facts.admins ?? []).map(jid => ({ id: jid, admin: 'admin' })) }),
     updateMediaMessage: async message => message,
     signalRepository: { lidMapping: { getPNForLID: async lid => facts.phones?.[lid] ?? null } }

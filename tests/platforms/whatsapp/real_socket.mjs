@@ -9,6 +9,7 @@ const baileys = await import(`${place}/node_modules/baileys/lib/index.js`)
 const { run } = await import(`${place}/bridge.mjs`)
 const { Store } = await import(`${place}/store.mjs`)
 const { deviceKeys } = await import(`${place}/keys.mjs`)
+globalThis.fetch = async () => { throw new Error('nobody else is asked') }
 const BOB = '15550009999@s.whatsapp.net'
 const ANN = '15551110001@s.whatsapp.net'
 const LID = '88888000000001@lid'

@@ -59,6 +59,12 @@ class WhatsApp(ServedFake):
     files: dict[str, bytes] = field(default_factory=dict)
     phones: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
+    proper: dict[str, str] = field(default_factory=dict)
+    """Whom WhatsApp knows by another number than the one people write."""
+    revision: int | None = None
+    """Of its web client, if it tells that."""
+    versions: list[list[int]] = field(default_factory=list)
+    """Those that it was spoken to in."""
     admins: list[str] = field(default_factory=list)
     """Of the group."""
     unlinked: bool = False
@@ -75,6 +81,7 @@ class WhatsApp(ServedFake):
         yield "GET", "/ws", self._talk
         yield "POST", "/upload", self._upload
         yield "GET", "/v/{name}", self._download
+        yield "GET", "/sw.js", self._client
 
     async def _upload(self, request: web.Request) -> web.Response:
         path = self.keep(await request.read())
@@ -83,6 +90,11 @@ class WhatsApp(ServedFake):
     async def _download(self, request: web.Request) -> web.Response:
         data = self.files.get(request.path)
         return web.Response(status=410) if data is None else web.Response(body=data)
+
+    async def _client(self, request: web.Request) -> web.Response:
+        if self.revision is None:
+            return web.Response(status=404)
+        return web.Response(text=f'self.x="{{\\"client_revision\\":{self.revision},\\"y\\":1}}"')
 
     def keep(self, data: bytes) -> str:
         path = f"/v/{hashlib.sha256(data).hexdigest()}"
@@ -124,10 +136,10 @@ class WhatsApp(ServedFake):
     async def _hear(self, request: web.Request, socket: web.WebSocketResponse, told: dict[str, Any]) -> None:
         if "hello" in told:
             self.connections += 1
+            self.versions.append(told["version"])
             me = {"id": f"{ME}:7@s.whatsapp.net", "lid": f"{MY_LID}:7@lid", "name": "Hermes"}
-            await socket.send_json(
-                {"facts": {"me": me, "phones": self.phones, "missing": self.missing, "admins": self.admins}}
-            )
+            facts = {"phones": self.phones, "missing": self.missing, "proper": self.proper}
+            await socket.send_json({"facts": {"me": me, "admins": self.admins, **facts}})
             if self.refused:
                 await socket.send_json({"close": {"code": self.refused, "why": "Connection Failure"}})
             elif self.unlinked or not told["hello"]:

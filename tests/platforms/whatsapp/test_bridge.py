@@ -208,7 +208,7 @@ async def test_an_unlinked_device_asks_for_a_login_and_is_forgotten() -> None:
 
 @pytest.mark.parametrize(
     ("code", "error", "after"),
-    [(403, NeedsLogin, None), (405, NeedsLogin, None), (411, NeedsLogin, None), (440, Unreachable, 60.0)]
+    [(403, NeedsLogin, None), (405, Unreachable, 1_800.0), (411, NeedsLogin, None), (440, Unreachable, 60.0)]
     + [(code, Unreachable, None) for code in (408, 428, 500, 503)],
 )
 async def test_why_whatsapp_closes(code: int, error: type[Exception], after: float | None) -> None:
@@ -217,6 +217,29 @@ async def test_why_whatsapp_closes(code: int, error: type[Exception], after: flo
         with pytest.raises(error) as raised:
             await bed.connect().run(Inboxes().accept, None)
         assert getattr(raised.value, "after", None) == after
+
+
+async def test_it_speaks_the_newest_version_that_was_ever_told() -> None:
+    async with WhatsAppBed() as bed:
+        for bed.server.revision in (None, 1, 1_999_999_999, None, 1_999_999_998):
+            inboxes = Inboxes()
+            async with running(bed.connect(), inboxes.accept, None):
+                await until(lambda seen=inboxes: seen.batches > 0, "it is not connected")
+        own, older, *newest = [version[-1] for version in bed.server.versions]
+        assert own == older > 1_043_000_000 and newest == [1_999_999_999] * 3
+
+
+async def test_a_number_that_whatsapp_writes_otherwise() -> None:
+    async with WhatsAppBed() as bed:
+        proper = "558496348800@s.whatsapp.net"
+        bed.server.proper = {"5584996348800@s.whatsapp.net": proper}
+        platform, brazil = bed.connect(), Address(platform="whatsapp", chat="5584996348800")
+        async with running(platform, Inboxes().accept, None):
+            await platform.typing(brazil)
+            sent = await platform.send(brazil, Body(text="olá"), key="k", reply_to=None)
+            await platform.edit(sent, Body(text="olá!"))
+        assert [(one.jid, one.text) for one in bed.server.sent] == [(proper, "olá!")]
+        assert bed.server.typing == [proper]
 
 
 async def test_a_connection_that_is_lost_again_and_again_is_left_to_the_host() -> None:

@@ -35,10 +35,8 @@ closing_error = error_table(
         403: (NeedsLogin, "WhatsApp has blocked the account ({why})"),
         411: (NeedsLogin, f"WhatsApp wants the device linked again: {LINK} ({{why}})"),
         440: (slower, "another program uses the same linked device: is its folder a copy? ({why})"),
-        405: (
-            NeedsLogin,
-            "WhatsApp does not take this version of its protocol any more: update Hermes ({why})",
-        ),
+        # Not always for good (swampratnz/community-agent #857), and each start asks for the newest version.
+        405: (slower, "WhatsApp does not take this version of its protocol: update Hermes ({why})"),
         range(1000): (slower, "WhatsApp is not reached ({why})"),
     },
 )
@@ -52,7 +50,8 @@ _call_error = error_table(
         "doubtful": (their_fault, "WhatsApp did not say that it took it ({why})"),
     },
 )
-_SLOWER_SECONDS, _REPLACED_SECONDS = 60.0, 60.0
+_SLOWER_SECONDS = 60.0
+_CLOSED_SECONDS = {405: 1_800.0, 440: 60.0}
 
 
 class Bridge:
@@ -112,7 +111,7 @@ class Bridge:
                 raise self._ended(Unreachable(f"the WhatsApp bridge has ended ({self._last_words(code)})"))
             if told.get("event") == "closed":
                 number, why = as_size(told.get("code")) or 0, one_line(as_text(told.get("why")), 200)
-                after = _REPLACED_SECONDS if number == 440 else None
+                after = _CLOSED_SECONDS.get(number)
                 raise self._ended(closing_error(number if number < 500 else 0, "", why, after))
             if "event" in told:
                 yield told
