@@ -347,9 +347,10 @@ async def test_the_check_tells_of_a_number_and_an_account_that_are_not_connected
         ("application/json", "a.json", "text/plain"),
         ("text/markdown", "a.md", "text/plain"),
         ("application/pdf", "a.pdf", "application/pdf"),
+        ("audio/opus", "a.opus", "audio/ogg"),
     ],
 )
-async def test_what_is_text_is_uploaded_as_text(mime: str, name: str, sent: str) -> None:
+async def test_files_are_uploaded_as_what_arrives(mime: str, name: str, sent: str) -> None:
     """Meta takes uploads of a fixed list of types."""
     async with WhatsAppBed() as bed:
 

@@ -31,7 +31,7 @@ from hermes.entry.kit.proxy import proxy_for
 from hermes.entry.kit.transfer import OutgoingFile
 from hermes.entry.platforms.whatsapp_cloud import compose, convert
 from hermes.entry.platforms.whatsapp_cloud.convert import WhatsAppIdentity
-from hermes.entry.platforms.whatsapp_cloud.manifest import AS_TEXT, MANIFEST
+from hermes.entry.platforms.whatsapp_cloud.manifest import MANIFEST, SENT_AS
 
 log = logging.getLogger("hermes.whatsapp")
 API = "https://graph.facebook.com/v24.0"
@@ -210,7 +210,7 @@ class WhatsAppCloudAdapter:
 
     async def _upload(self, file: Attachment) -> str:
         data = OutgoingFile(await read_file(self._context, file))
-        mime = "text/plain" if file.mime in AS_TEXT else file.mime or ANY_MIME
+        mime = SENT_AS.get(file.mime or "", file.mime or ANY_MIME)
         form = UploadForm({"messaging_product": "whatsapp", "type": mime})
         form.add_field("file", data, filename=file_name(file), content_type=mime)
         answer = await self._ask("POST", f"{self._phone}/media", data=form, files=[data])

@@ -30,6 +30,9 @@ AS_TEXT = (
     *(f"application/{name}" for name in _TEXTS_TOO),
 )
 """Text, which is uploaded as such under its own name."""
+SENT_AS = {**dict.fromkeys(AS_TEXT, "text/plain"), "audio/opus": "audio/ogg"}
+"""Opus in a file is always in Ogg (RFC 7845). Called audio/opus, Meta takes the upload and fails the message
+later (131053; chatwoot/chatwoot #12713)."""
 
 MANIFEST = Manifest(
     name="whatsapp_cloud",
