@@ -132,6 +132,9 @@ def test_a_user_without_access_is_told_before_the_service_is_there(tmp_path: Pat
     with pytest.raises(UserError, match="The user nobody cannot run"):
         service._check_access(replace(spec, program=(str(tmp_path / "hermes"), "gateway")))
     tmp_path.chmod(0o755)
+    failing = ("/bin/sh", "-c", "echo no room for it >&2; exit 1", "gateway")
+    with pytest.raises(UserError, match="The user nobody cannot run /bin/sh: no room for it"):
+        service._check_access(replace(spec, program=failing))
     with pytest.raises(UserError, match=f"The user nobody cannot write into {tmp_path}"):
         service._check_access(spec)
     service._check_access(replace(spec, home=Path("/tmp/hermes-of-nobody")))

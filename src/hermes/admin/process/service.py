@@ -13,6 +13,7 @@ from pathlib import Path
 from hermes.admin.process.background import stop_gateway
 from hermes.admin.shell.command import CliCommand
 from hermes.domain.errors import UserError
+from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.execution.service.checkout import checkout_in_use
 from hermes.execution.service.launchd import LaunchdService
@@ -60,7 +61,8 @@ def install(command: CliCommand) -> int:
         raise UserError(f"{service.file} cannot be written ({error.strerror}).", hint=hint) from None
     notes = service.start(now=not asked.no_start)
     console.line(f"The gateway on {home} is a service now ({service.title}): {service.file}")
-    for note in [*notes, "See how it is: hermes status", "Take it back: hermes gateway uninstall"]:
+    more = " --system" * asked.system + (f" --run-as-user {asked.run_as_user}" if asked.run_as_user else "")
+    for note in [*notes, "See how it is: hermes status", f"Take it back: hermes gateway uninstall{more}"]:
         console.note(note)
     return 0
 
@@ -70,12 +72,8 @@ def uninstall(command: CliCommand) -> int:
     spec = _asked_spec(command)
     service, home = _kind(spec), spec.home
     if not service.file.exists():
-        other = (
-            "of another user add --run-as-user"
-            if command.asked.system
-            else "of the whole system add --system"
-        )
-        raise UserError(f"There is no service of {home}: {service.file} does not exist. For one {other}.")
+        other = "another user add --run-as-user" if command.asked.system else "the whole system add --system"
+        raise UserError(f"There is no service of {home}: {service.file} does not exist. For one of {other}.")
     _check_manager()
     service.remove()
     command.console.line(f"The service is removed ({service.title}). The home {home} stays as it is.")
@@ -126,16 +124,19 @@ def _check_access(spec: ServiceSpec) -> None:
     ):
         try:
             _run_as(spec, words)
-        except (OSError, subprocess.SubprocessError):
+        except (OSError, subprocess.SubprocessError) as error:
+            told = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().splitlines()
+            why = f": {one_line(told[-1], 200)}" if told else "."
             hint = "Install Hermes where that user reaches it, or name a home of that user with HERMES_HOME."
-            raise UserError(f"The user {spec.user} cannot {what}.", hint=hint) from None
+            raise UserError(f"The user {spec.user} cannot {what}{why}", hint=hint) from None
 
 
 def _run_as(spec: ServiceSpec, words: Sequence[str]) -> None:
+    """The first run of a user may install packages for that user."""
     entry = pwd.getpwnam(spec.user)
     environ = {"PATH": spec.environ.get("PATH", ""), "HOME": entry.pw_dir, "HERMES_HOME": str(spec.home)}
     subprocess.run(
-        words, env=environ, cwd="/", capture_output=True, timeout=60, check=True,
+        words, env=environ, cwd="/", capture_output=True, timeout=900, check=True,
         user=entry.pw_uid, group=entry.pw_gid, extra_groups=os.getgrouplist(spec.user, entry.pw_gid),
     )  # fmt: skip
 
