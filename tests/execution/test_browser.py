@@ -194,6 +194,9 @@ async def test_the_browser_ends_when_it_is_not_used(visitor: Visitor) -> None:
     again: Any = visitor.host._browser
     os.kill(again.keeper.pid, signal.SIGKILL)  # as if it had crashed
     await again.keeper.wait()
+    async with asyncio.timeout(40):
+        while again.connection.alive:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
     with pytest.raises(UserError, match=r"No page is open|has ended"):
         await visitor.host.use(("main", "s"), lambda page: page.view(), stranger=True)
     assert (await visitor.go("/small")).title == "Small"
