@@ -175,19 +175,22 @@ async def test_an_agent_that_is_removed_while_it_works_ends_its_turn_cleanly(tmp
     home, world = tmp_path / "home", World()
     config = (
         "platforms: {fake: {allow_all_users: true}}\nagents: {bee: {}}\nstreaming: {enabled: false}\n"
-        "routes: [{match: {chat_id: c}, agent: bee}]\n"
+        "display: {busy_input_mode: queue}\nroutes: [{match: {chat_id: c}, agent: bee}]\n"
     )
     model = ScriptedModel([Say(text="the end", hold=hold), say("from main")])
     accounts = {"fake": fake_platform("edits", world)}
     async with ApiWorld(home=home, config=config, provider=model, accounts=accounts) as api:
         world.write("hello", chat="c", user="u")
         await until(lambda: bool(model.requests))
+        world.write("and then?", chat="c", user="u")
+        while sum((await api.app.gateway.open_work()).turns.values()) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
         (home / "config.yaml").write_text("platforms: {fake: {allow_all_users: true}}\n")
         async with GatewayConnection(lambda: home / "gateway.sock") as line:
             report = await line.ask("/control/settings", {}, SettingsReport)
         assert "agents.bee" in report.changed
         hold.set()
-        await until(lambda: "the end" in world.seen("c"))
+        await until(lambda: "the end" in world.seen("c") and "There is no agent “bee”." in shown(world))
         world.write("who is there?", chat="c", user="u")
         await until(lambda: "from main" in world.seen("c"))
         sessions = await api.app.gateway.read(EVERY_AGENT, lambda tx: tx.sessions.find("", 9))
