@@ -13,6 +13,7 @@ from hermes.agent.danger.scope import CommandScope
 from hermes.agent.danger.shell.reader import _LONGEST
 from hermes.domain.ports.world import FolderRules
 from tests.effort import effort, grows_evenly
+from tests.regex_steps import regex_steps
 
 HOMES = FolderRules(
     closed=("/home/ann/.hermes", "/home/ann/bots/bee"), readable=("/home/ann/.hermes/cache/output",)
@@ -91,6 +92,60 @@ def test_a_command_is_judged_once() -> None:
 def test_what_is_looked_for_everywhere_has_no_open_end(pattern: re.Pattern[str]) -> None:
     """`print.*>` looked for in a text of prints walks to its end from each of them."""
     assert not re.search(r"(\.|\[\^[^]]*\])[*+]", pattern.pattern)
+
+
+PATTERNS = {
+    "literals of perl": inline._LITERALS["perl"],
+    "literals of ruby": inline._LITERALS["ruby"],
+    "literals of node": inline._LITERALS["node"],
+    "literals of others": inline._LITERALS[""],
+    "names given": inline._GIVEN,
+    "functions": inline._FUNCTION,
+    "orders": code._ORDER,
+    "texts of awk": code._AWK_TEXT,
+    "patterns of awk": code._AWK_REGEX,
+}
+REPEATED = (
+    "a",
+    "0",
+    " ",
+    "a ",
+    '\\"',
+    "\\'",
+    "$a",
+    "a=",
+    "(",
+    "/a",
+    "a.b",
+    "x=1;",
+    '"',
+    "'",
+    "|a",
+    "def a",
+    "\\/",
+    "\n",
+)
+
+
+@pytest.mark.parametrize("repeated", REPEATED)
+def test_looking_through_a_text_takes_steps_as_it_grows(repeated: str) -> None:
+    """Not one step for each character and each character after it."""
+    for name, pattern in PATTERNS.items():
+        short, long = (
+            regex_steps(pattern.pattern, pattern.flags, "x" + repeated * (length // len(repeated))) / length
+            for length in (60, 240)
+        )
+        assert long < 1.8 * short + 1, (name, short, long)
+
+
+@pytest.mark.parametrize("pattern", [code._ESCAPE, code._ADDRESS])
+def test_blanks_before_an_order_are_passed_once(pattern: re.Pattern[str]) -> None:
+    assert regex_steps(pattern.pattern, pattern.flags, " " * 300, search=False) < 4 * 300
+
+
+def test_a_text_that_does_not_end_may_be_anything() -> None:
+    assert inline.is_harmless_code("print 'a'; print 'b'", "perl")
+    assert not inline.is_harmless_code("print 'a'; print 'b", "perl")
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.agent import call_repair
 from hermes.agent.call_repair import is_cut_short, read_arguments, repair_arguments, repair_calls, repair_name
 from hermes.domain.ids import CallId
 from hermes.domain.tools.tool import ToolCall
+from tests.regex_steps import regex_steps
 
 TOOLS = ["read_file", "write_file", "search_files", "terminal", "process", "todo"]
 
@@ -104,3 +106,15 @@ def test_ids_are_made_unique_within_the_turn() -> None:
     mended = repair_calls(calls, TOOLS, {"before"})
     ids = [call.id for call in mended]
     assert len(set(ids)) == 6 and ids[0] == "a" and ids[4] == "ok" and "before" not in ids and all(ids)
+
+
+@pytest.mark.parametrize("pattern", ["_PYTHONIC", "_STRING_OR_BRACKET", "_FENCE", "_TAG"])
+def test_arguments_that_end_too_early_are_looked_through_once(pattern: str) -> None:
+    """Each quote in a file that was cut off may begin a string, and each blank may end the call."""
+    text, flags = getattr(call_repair, pattern)._given
+    for written in (
+        '{"content": "' + '\\"k\\": ' * 60,
+        "```json\n" + " " * 400 + "x",
+        "<tool_call>" + " " * 400 + "x",
+    ):
+        assert regex_steps(text, flags, written) < 25 * len(written), pattern

@@ -20,14 +20,15 @@ from hermes.domain.word import replace
 _LONGEST_LITERAL = 200_000
 _ID = late_pattern(r"[A-Za-z0-9_.:-]{1,64}")
 _CAMEL = late_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
-_FENCE = late_pattern(r"\A```[a-zA-Z]*\s*\n(.*?)\n?\s*```\Z", re.DOTALL)
+_FENCE = late_pattern(r"\A```[a-zA-Z]*\s*\n(.*)```\Z", re.DOTALL)
 # A string as a whole, a comma before a closing bracket, or one of Python's words.
-_PYTHONIC = late_pattern(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])|\b(True|False|None)\b', re.DOTALL)
+_PYTHONIC = late_pattern(r'("(?:[^"\\]|\\.?)*+"?)|,(?=\s*[}\]])|\b(True|False|None)\b', re.DOTALL)
+_STRING_OR_BRACKET = late_pattern(r'"(?:[^"\\]|\\.?)*+(?:"|(?P<open>\Z))|[{}\[\]]', re.DOTALL)
 _JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
 # How a call begins that is written into the text, bare, fenced or tagged, and what is around it.
 _OPENING = late_pattern(r"""(?:```\w*\s*|<tool_call>\s*)?\{\s*"name"\s*:\s*"[\w.-]+\"""")
 _NAME = late_pattern(r"[\w.-]+")
-_TAG = late_pattern(r"\A<tool_call>\s*(.*?)\s*(?:</tool_call>)?\Z", re.DOTALL)
+_TAG = late_pattern(r"\A<tool_call>(.*?)(?:</tool_call>)?\Z", re.DOTALL)
 _LONGEST_OPENING = 80
 _ESCAPED_SURROGATE = late_pattern(r"\\u[dD][89a-fA-F]")
 
@@ -135,11 +136,10 @@ def read_arguments(text: str) -> dict[str, object] | None:
 def is_cut_short(text: str) -> bool:
     """Whether JSON ends before its brackets and strings do."""
     depth = 0
-    rest = re.sub(r'"(?:[^"\\]|\\.)*"', "", text, flags=re.DOTALL)
-    if '"' in rest:
-        return True
-    for letter in rest:
-        depth += (letter in "{[") - (letter in "}]")
+    for part in _STRING_OR_BRACKET.finditer(text):
+        if part["open"] is not None:
+            return True
+        depth += (part[0] in "{[") - (part[0] in "}]")
     return depth > 0
 
 

@@ -20,6 +20,8 @@ _AWK = re.compile(
 )
 
 
+_AWK_TEXT = re.compile(r'"(?:\\.?|[^"\\])*+"?')
+_AWK_REGEX = re.compile(r"(?<!\\)/(?:\\.|[^/\\\n])++/")
 _AWK_FUNCTION = re.compile(r"\bfunc(?:tion)?\s{1,9}(\w{1,80})")
 _AWK_CALL = re.compile(r"\b([A-Za-z_]\w{0,80})\(")
 _STATEMENTS = re.compile(r"[;}\n]")
@@ -27,7 +29,7 @@ _STATEMENTS = re.compile(r"[;}\n]")
 
 def is_harmless_awk(code: str) -> bool:
     """awk computes and prints; what opens files or runs programs has few spellings."""
-    bare = re.sub(r'"(\\.|[^"\\])*"', '""', re.sub(r"/(\\.|[^/\\\n])+/", "//", code))
+    bare = _AWK_TEXT.sub('""', _AWK_REGEX.sub("//", code))
     own = set(_AWK_FUNCTION.findall(bare))
     if any(name not in pure.AWK_CALLS and name not in own for name in _AWK_CALL.findall(bare)):
         return False
@@ -82,12 +84,12 @@ def check_strings(call: ShellCall, text: str) -> None:
 
 # --- what code has others do ---
 
-_TEXT = r"""[rbu]{0,2}(?:"(?:\\.|[^"\\\n]){0,2000}"|'(?:\\.|[^'\\\n]){0,2000}')"""
+_TEXT = r"""[rbu]{0,2}(?:"(?:\\.|[^"\\\n]){0,2000}+"|'(?:\\.|[^'\\\n]){0,2000}+')"""
 _ORDER = re.compile(
     r"\b(?:system|popen\d?|Popen|exec[A-Za-z]{0,12}|spawn\w{0,8}|run|call|check_call|check_output|getoutput"
     r"|getstatusoutput|shell_exec|passthru|proc_open|create_subprocess_\w{4,5}|capture\w{0,4}|qx)\b"
     rf"[\s(\[{{]{{0,9}}({_TEXT}(?:[\s,\[\]()]{{1,9}}{_TEXT}){{0,20}})"
-    rf"|({_TEXT})\s{{0,9}}\|&?\s{{0,9}}getline|\bprintf?\b[^|\n]{{0,400}}\|\s{{0,9}}({_TEXT})"
+    rf"|(?<!\\)({_TEXT})\s{{0,9}}\|&?\s{{0,9}}getline|\bprintf?\b[^|\n]{{0,400}}\|\s{{0,9}}({_TEXT})"
     r"|(`[^`\n]{1,2000}`)|(?:%x|\bqx)[({\[]([^)}\]\n]{1,2000})"
 )
 _TREE = re.compile(
@@ -130,7 +132,7 @@ def _unquoted(text: str) -> str:
 
 # --- sed ---
 
-_ADDRESS = re.compile(r"[\s;{}]*(\d+|\$|[+~]\d+|[,!]|(?<=/)[IM])")
+_ADDRESS = re.compile(r"[\s;{}]*+(\d+|\$|[+~]\d+|[,!]|(?<=/)[IM])")
 _BLANKS = re.compile(r"[\s;{}]*")
 _FLAGS = re.compile(r"[gpiImM0-9e]*")
 _LINE = re.compile(r"[^\n]*")
@@ -271,7 +273,7 @@ def _dot_commands(call: ShellCall, text: str) -> None:
 
 # --- debuggers and editors ---
 
-_ESCAPE = re.compile(r"\s*(?::?\s*(?:r\s*)?!|(?:platform )?sh(?:ell?)?\b|make\b|pipe\b)\s*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\s*+(?::?\s*+(?:r\s*+)?!|(?:platform )?sh(?:ell?)?\b|make\b|pipe\b)\s*(.*)", re.DOTALL)
 _CALM_DEBUGGING = re.compile(
     r"(r|run|start|bt|backtrace|where|info|b|break|tbreak|c|continue|n|next|s|step|finish|f|frame|up|down|q|quit"
     r"|thread|list|l|disassemble|x|kill|set (pagination|confirm|height|width|print|args)|process launch)"

@@ -255,12 +255,13 @@ _REACHING = listed(
 # --- other languages ---
 
 _PATTERNS = {
-    "perl": r"(?<![\w$@%&])(?:(?:s|tr|y)([/|#!,])(?:\\.|(?!\1)[^\\]){0,4000}\1(?:\\.|(?!\1)[^\\]){0,4000}\1"
-    r"(?P<flags>[a-z]*)|(?:m|qr|q|qq)([/|#!,])(?:\\.|(?!\3)[^\\]){0,4000}\3[a-z]*|/(?:\\.|[^/\\\n]){1,2000}/[a-z]*)",
+    "perl": r"(?<![\w$@%&\\])(?:(?:s|tr|y)(?P<a>[/|#!,])(?:\\.|(?!(?P=a))[^\\]){0,4000}(?P=a)"
+    r"(?:\\.|(?!(?P=a))[^\\]){0,4000}(?P=a)(?P<flags>[a-z]*)"
+    r"|(?:m|qr|q|qq)(?P<b>[/|#!,])(?:\\.|(?!(?P=b))[^\\]){0,4000}(?P=b)[a-z]*|/(?:\\.|[^/\\\n]){1,2000}/[a-z]*)",
     "ruby": r"(?<=[(,=~\s])/(?:\\.|[^/\\\n]){1,2000}/[a-z]*",
     "node": r"(?<=[(,=:\s])/(?:\\.|[^/\\\n ]){1,2000}/[a-z]*|`[^`]{0,4000}`",
 }
-_QUOTED = r"'(?:\\.|[^'\\]){0,4000}'|\"(?:\\.|[^\"\\]){0,4000}\""
+_QUOTED = r"(?P<quote>['\"])(?:\\.?|(?!(?P=quote))[^\\])*+(?:(?P=quote)|(?P<open>\Z))"
 _LITERALS = {
     family: re.compile("|".join(filter(None, (_QUOTED, own))), re.DOTALL)
     for family, own in {"": "", **_PATTERNS}.items()
@@ -272,11 +273,11 @@ _REQUIRED = re.compile(
 )
 _GIVEN = re.compile(
     r"\b(?:let|const|var|my|our|local|for|foreach|set|val|in)\b[\s(]{0,9}([A-Za-z_]\w*)|[$@%]\{?([A-Za-z_]\w*)"
-    r"|([A-Za-z_]\w*)\s{0,9}(?:=(?![=~])|=>|[:+*/.-]=|:(?!:))"
+    r"|\b([A-Za-z_]\w*+)\s{0,9}(?:=(?![=~])|=>|[:+*/.-]=|:(?!:))"
 )
 _FUNCTION = re.compile(
     r"\b(?:def|defn|function|func|fn|sub|class)\s{1,9}([A-Za-z_]\w*)"
-    r"|([A-Za-z_]\w*)\s{0,9}=\s{0,9}(?:async\s)?(?:function\b|\(?[\w\s,]{0,200}\)?\s{0,9}=>)"
+    r"|\b([A-Za-z_]\w*+)\s{0,9}=\s{0,9}(?:async\s)?(?:function\b|\(?[\w\s,]{0,200}\)?\s{0,9}=>)"
 )
 _PARAMETERS = re.compile(
     r"\(([\w\s,]{1,200})\)\s{0,9}=>|\b(?:function|def|fn)\b[\s\w]{0,80}\(([\w\s,$]{1,200})\)|\|([\w\s,]{1,200})\|"
@@ -316,7 +317,7 @@ def _without_literals(code: str, family: str) -> str | None:
         text = found[0]
         parts.append(code[at : found.start()])
         at = found.end()
-        if "e" in (found.groupdict().get("flags") or ""):
+        if "e" in (found.groupdict().get("flags") or "") or found["open"] is not None:
             return None
         if _INTERPOLATES.search(text) and not text.startswith("'"):
             inner = _INTERPOLATED.findall(text)
