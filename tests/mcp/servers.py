@@ -121,6 +121,12 @@ def one() -> str:
     return "the first note"
 
 
+@server.resource("note://by/{author}")
+def notes_of(author: str) -> str:
+    """Notes of one author."""
+    return f"notes of {author}"
+
+
 @server.prompt()
 def greet(name: str) -> str:
     """Greet somebody."""

@@ -47,7 +47,9 @@ async def test_tools_resources_prompts_pictures_and_data(tmp_path: Path) -> None
             wrong = await server.call("add", a="x")
             assert wrong.failed and wrong.outside
             assert (await server.call("read_resource", uri="note://one")).text == "the first note"
-            assert "note://one" in (await server.call("list_resources")).text
+            listed = (await server.call("list_resources")).text
+            assert "note://one" in listed and "note://by/{author} notes_of: Notes of one author." in listed
+            assert (await server.call("read_resource", uri="note://by/ann")).text == "notes of ann"
             assert "greet(name)" in (await server.call("list_prompts")).text
             assert "Ada" in (await server.call("get_prompt", name="greet", arguments={"name": "Ada"})).text
             await server.call("nap", seconds=0.01)

@@ -7,6 +7,7 @@ comes to rest with what it needs to go on, and nothing is held open for it."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
@@ -336,8 +337,10 @@ class McpSource:
         return await self.connection.use(ask)
 
     async def _list_resources(self, context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
-        found = await self._list("resources")
-        lines = (f"{each.uri} {each.name}: {each.description or ''}".rstrip(": ") for each in found)
+        found = [(each.uri, each) for each in await self._list("resources")]
+        with contextlib.suppress(McpRefusal):  # it has none whose address has a part to fill in
+            found += [(each.uri_template, each) for each in await self._list("resource_templates")]
+        lines = (f"{uri} {each.name}: {each.description or ''}".rstrip(": ") for uri, each in found)
         return listed(lines, "There are none.")
 
     async def _read_resource(self, context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
