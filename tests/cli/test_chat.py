@@ -243,7 +243,9 @@ def test_a_gateway_that_runs_is_attached_to(home: Path) -> None:
     assert len(hermes(home, "sessions", "list").out.splitlines()) == 4
 
 
-def test_nobody_reads_the_answer(home: Path) -> None:
+def test_nobody_reads_the_answer_and_its_turn_is_stopped(home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "hold").touch()  # else it might end by itself
     read, write = os.pipe()
     os.close(read)
     done = nursery.run(
@@ -252,6 +254,8 @@ def test_nobody_reads_the_answer(home: Path) -> None:
     )  # fmt: skip
     os.close(write)
     assert done.returncode == 141 and done.stderr == ""
+    (found,) = json.loads(hermes(home, "sessions", "list", "--json").out)
+    assert "stopped: interrupted" in hermes(home, "sessions", "show", found["id"]).out
 
 
 def test_no_stdout_and_no_stdin(home: Path) -> None:

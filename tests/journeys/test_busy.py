@@ -68,6 +68,22 @@ async def test_queued_messages_wait_their_turn_and_keep_their_order(tmp_path: Pa
         assert [text.split()[-1] for text in chat.world.seen()] == ["first", "second", "third", "fourth"]
 
 
+async def test_what_was_queued_is_answered_though_a_later_message_interrupts(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path, script=Held("first")) as chat:
+        chat.world.write("first")
+        await chat.until_seen("a long answer")
+        chat.world.write("/queue second")
+        chat.world.write("/steer third")
+        await chat.until_taken()
+        chat.world.write("fourth")
+        await chat.until_seen("You said: fourth")
+        await chat.until_idle()
+        answers = [text for text in chat.world.seen() if text.startswith("You said")]
+        assert answers == ["You said: second", "You said: third", "You said: fourth"]
+        stops = [record for record in await transcript(chat) if isinstance(record, Stopped)]
+        assert len(stops) == 1
+
+
 async def test_steering_words_are_heard_after_the_running_tool(tmp_path: Path) -> None:
     go = asyncio.Event()
     started = asyncio.Event()

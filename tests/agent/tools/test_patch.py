@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hermes.agent.tools import patch as patching
 from hermes.agent.tools import replacing
 from hermes.agent.tools.files import syntax_note
-from hermes.agent.tools.replacing import apply_patch
+from hermes.agent.tools.replacing import apply_patch, difference_of
 from hermes.domain.errors import UserError
 from tests.agent.tools.test_tools import Bench
 
@@ -223,8 +223,8 @@ def test_the_difference_in_a_long_file_has_its_line_numbers(at: int) -> None:
     before = [f"line {n}" for n in range(5000)]
     after = [*before[:at], "other", *before[at + 1 :]]
     judged = "\n".join([*difflib.unified_diff(before, after, lineterm="", n=2)][2:])
-    assert patching._difference("\n".join(before), "\n".join(after)) == judged
-    assert "too many lines" in patching._difference("a\n" * 5000, "b\n" * 5000)
+    assert difference_of("\n".join(before), "\n".join(after)) == judged
+    assert "too many lines" in difference_of("a\n" * 5000, "b\n" * 5000)
 
 
 @pytest.mark.parametrize("change", [{"old": "one", "new": "two"}, {"patch": True}])
@@ -232,7 +232,7 @@ async def test_texts_are_compared_beside_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, str]
 ) -> None:
     bench, threads = Bench(tmp_path), []
-    for name in ("apply_patch", "change_text", "_difference"):
+    for name in ("apply_patch", "change_text", "difference_of"):
         real = getattr(patching, name)
 
         def watched(*args: object, real=real, **more: object) -> object:  # type: ignore[no-untyped-def]

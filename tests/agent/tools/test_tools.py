@@ -328,7 +328,10 @@ async def test_writing_again_changes_nothing(bench: Bench) -> None:
     )
     assert "3 bytes, 2 lines." in await bench.text("write_file", path="y", content="a\nb")
     assert "0 bytes, 0 lines." in await bench.text("write_file", path="z", content="")
-    assert (await bench.text("write_file", path="new/x.py", content="a = 1\n")).startswith("Replaced")
+    again = await bench.text("write_file", path="new/x.py", content="a = 1\n")
+    assert again == "Replaced new/x.py: 6 bytes, 1 line."
+    other = await bench.text("write_file", path="y", content="a\nc")
+    assert other.splitlines()[1:] == ["@@ -1,2 +1,2 @@", " a", "-b", "+c"]
     assert (bench.folder / "new/x.py").read_text() == "a = 1\n"
     assert "SyntaxError" in await bench.text("write_file", path="bad.py", content="def (")
 

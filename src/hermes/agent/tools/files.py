@@ -20,6 +20,7 @@ from hermes.agent.danger.rules import RULES
 from hermes.agent.danger.scope import CommandScope
 from hermes.agent.tools.approval_text import action_digest, shown_change, visible_line
 from hermes.agent.tools.registry import ApprovalCase, CommandRules, ToolInvocation, tool
+from hermes.agent.tools.replacing import difference_of
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend, DocumentReader, FileSearch, FileView, Match
@@ -266,6 +267,7 @@ async def _suggestion(invocation: ToolInvocation, path: str) -> str:
 async def write_file(invocation: ToolInvocation, path: str, content: str) -> str:
     """Write a whole file, replacing what was there; folders are made. Use patch for small changes."""
     before, real = await check_target(invocation, path, writing=True)
+    there = b""
     async with alone_with(real):
         if before and not before.folder:
             limit = _LARGEST_WRITE if STAND_IN in content else _STEP
@@ -280,8 +282,11 @@ async def write_file(invocation: ToolInvocation, path: str, content: str) -> str
             )
         await invocation.backend.files.write(invocation.session, real, data, follow=False)
     await note_written(invocation, path, real)
-    verb = "Replaced" if before else "Wrote"
-    return f"{verb} {path}: {len(data)} bytes, {_lines_in(content)}.{await syntax_note(path, content)}"
+    verb, changed = "Replaced" if before else "Wrote", ""
+    if before and len(there) == before.size:
+        changed = await asyncio.to_thread(difference_of, there.decode("utf-8", "replace"), content)
+    note = await syntax_note(path, content)
+    return f"{verb} {path}: {len(data)} bytes, {_lines_in(content)}.{note}\n{changed}".rstrip()
 
 
 def _as_before(there: bytes, content: str) -> str:

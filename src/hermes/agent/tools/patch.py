@@ -5,7 +5,6 @@ When a call is repeated after a crash, what it did before is recognised and not 
 from __future__ import annotations
 
 import asyncio
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,17 +24,14 @@ from hermes.agent.tools.files import (
 )
 from hermes.agent.tools.patch_format import ChangeKind, FileChange, change_text, read_patch
 from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, tool
-from hermes.agent.tools.replacing import apply_patch
+from hermes.agent.tools.replacing import apply_patch, difference_of
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import Backend, Command, FileView
 from hermes.domain.settings.declaring import STAND_IN
 from hermes.domain.tools.tool import Approval, ApprovalPrompt, Effect
 
 _LARGEST = 4 << 20
-_LONGEST_DIFF = 4000
-_DIFF_LINES = 2000
 _MODE = 0o777
-_NUMBERS = re.compile(r"([-+])(\d+)")
 
 
 async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
@@ -117,7 +113,7 @@ async def _replace(invocation: ToolInvocation, path: str, real: str, old: str, n
         return f"{path} has this change already; nothing was written."
     await invocation.backend.files.write(invocation.session, real, after.encode(), follow=False)
     await note_written(invocation, path, real)
-    difference = await asyncio.to_thread(_difference, before, after)
+    difference = await asyncio.to_thread(difference_of, before, after)
     return f"Patched {path}.{await syntax_note(path, after)}\n{difference}"
 
 
@@ -252,7 +248,7 @@ async def _update(
         text = await asyncio.to_thread(change_text, path, before, change.hunks, repeated=repeated)
         check_hidden(path, before, text)
         after, note = text.encode(), await syntax_note(target, text)
-        difference = await asyncio.to_thread(_difference, before, text)
+        difference = await asyncio.to_thread(difference_of, before, text)
     if after == data and there == real:
         return []
     verb = f"Patched {path}" if target == path else f"Moved {path} to {target}"
@@ -265,27 +261,3 @@ async def _update(
     if await _bytes_of(invocation, target, there) == after:
         return [gone]  # a crash came between the two
     raise UserError(f"{target} is there already.", hint="Delete it first, or choose another name.")
-
-
-def _difference(before: str, after: str) -> str:
-    from difflib import unified_diff
-
-    old, new = before.splitlines(), after.splitlines()
-    above, below = max(_alike(old, new) - 2, 0), max(_alike(old[::-1], new[::-1]) - 2, 0)
-    below = min(below, len(old) - above, len(new) - above)
-    old, new = old[above : len(old) - below], new[above : len(new) - below]
-    if max(len(old), len(new)) > _DIFF_LINES:
-        return "[… too many lines for a diff]"
-    lines = list(unified_diff(old, new, lineterm="", n=2))[2:]
-    text = "\n".join(_moved(line, above) if line.startswith("@@") else line for line in lines)
-    return text if len(text) <= _LONGEST_DIFF else f"{text[:_LONGEST_DIFF]}\n[… diff cut]"
-
-
-def _alike(old: list[str], new: list[str]) -> int:
-    """How many lines are the same from the beginning."""
-    pairs = zip(old, new, strict=False)
-    return next((i for i, (one, other) in enumerate(pairs) if one != other), min(len(old), len(new)))
-
-
-def _moved(header: str, by: int) -> str:
-    return _NUMBERS.sub(lambda number: f"{number[1]}{int(number[2]) + by}", header)

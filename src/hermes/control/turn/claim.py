@@ -170,6 +170,9 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
             return Claim(next=NextStep.ASK, turn=turn)
         if not denied and turn.stop is None and self._has_to_fetch(turn):
             return Claim(next=NextStep.FETCH, turn=turn)
+        if turn.busy is not BusyMode.INTERRUPT and not turn.input.attachments:
+            # It was told to wait: what came before it began has interrupted the turn before it.
+            behind = [_waiting(tx, one) if interrupts([one]) else one for one in behind]
         records: list[Record]
         if turn.input.action is TurnAction.SUMMARISE:
             # Also if it was stopped: nobody else would take it, and nobody waits for it.
@@ -333,8 +336,7 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
         left: list[Turn] = []
         for turn in behind:
             if interrupts([turn]) and not _was_asked(turn, questions):
-                turn = replace(turn, busy=BusyMode.QUEUE)
-                tx.turns.save(turn, attempt=turn.attempt)
+                turn = _waiting(tx, turn)
             left.append(turn)
         return left
 
@@ -506,6 +508,12 @@ def _client_left(view: TurnView, answered: Answered) -> bool:
     """A client that was asked for a result and brought none in time will not read an answer either."""
     asked = view.questions[answered.question]
     return asked.kind is QuestionKind.CLIENT_TOOL and answered.verdict is Verdict.EXPIRED
+
+
+def _waiting(tx: Tx, turn: Turn) -> Turn:
+    turn = replace(turn, busy=BusyMode.QUEUE)
+    tx.turns.save(turn, attempt=turn.attempt)
+    return turn
 
 
 def _was_asked(turn: Turn, questions: Sequence[Question]) -> bool:

@@ -95,6 +95,9 @@ class OneShot:
         try:
             await asyncio.wait((writing, talking), return_when=asyncio.FIRST_COMPLETED)
             if writing.done():
+                # Nobody reads on, so nobody pays for more.
+                if self._turn is not None:
+                    await self._stop(self._turn)
                 writing.result()
             return INTERRUPTED if talking.cancelled() else talking.result()
         finally:

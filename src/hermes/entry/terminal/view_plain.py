@@ -161,21 +161,25 @@ class PlainView:
                 elif isinstance(event, int):
                     return event
                 else:
+                    self._interrupted_at = float("-inf")
                     await self._press(*event)
         except talk.ChatEnded as leaving:
             return leaving.code
 
     async def _interrupt(self) -> None:
         now = time.monotonic()
-        if now - self._interrupted_at < _TWICE:
+        text = self._editor.take()
+        if now - self._interrupted_at < _TWICE and not text:
             raise talk.ChatEnded(talk.INTERRUPTED)
         self._interrupted_at = now
         if self._hidden is not None:
             self._hidden.end("")
-        self._editor.take()
         self._screen.close_row(None)
         if self._talk.is_idle:
-            self._screen.note("Ctrl-C once more leaves.")
+            if text:
+                self._interrupted_at = float("-inf")  # it was meant for the line
+            else:
+                self._screen.note("Ctrl-C once more leaves.")
             self._draw_row()
         else:
             await self._talk.stop_turn()

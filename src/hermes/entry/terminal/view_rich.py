@@ -134,6 +134,7 @@ class RichView:
             history=history.read(),
             colour=style.colour,
         )
+        self._window.buffer.on_text_changed += lambda buffer: self._calm()
         self._guard = AnswerGuard(self._settled, _call_later)
         self._window.app.key_processor.before_key_press += lambda _: self._guard.press()
         self._window.buffer.on_text_changed += lambda buffer: self._filter(buffer.text)
@@ -322,16 +323,22 @@ class RichView:
         status.agent, status.model = menu.agent, menu.model or status.model
         self._touch()
 
+    def _calm(self) -> None:
+        """The next Ctrl-C is the first one again."""
+        self._interrupted_at = float("-inf")
+
     async def _interrupt(self) -> None:
         now = time.monotonic()
-        if now - self._interrupted_at < _TWICE:
+        if now - self._interrupted_at < _TWICE and not self._window.buffer.text:
             raise talk.ChatEnded(talk.INTERRUPTED)
         self._interrupted_at = now
         self._give("")
         if self._picking:
             self._end_picking()
         elif self._talk is None or self._talk.is_idle:
-            if not self._window.buffer.text:
+            if self._window.buffer.text:
+                self._calm()
+            else:
                 self._stage.note("Ctrl-C once more leaves.")
             self._window.buffer.reset()
         elif self._talk.presence is not Presence.HERE:

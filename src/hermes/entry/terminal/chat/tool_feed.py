@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from hermes.domain.text import one_line, showable, width
@@ -67,17 +68,26 @@ def told_seconds(seconds: float | None) -> str:
 
 
 def change_rows(call: ToolCall, result: ToolFinished, columns: int, theme: Theme, colour: bool) -> list[str]:
-    """What a file lost and gained, as the result tells it."""
+    """What a file lost and gained."""
     if call.name not in _WRITING or result.failed:
         return []
     lines = result.text.splitlines()
     first = next((at for at, line in enumerate(lines) if line.startswith("@@")), None)
     if first is None:
-        return []
+        written = _new_file(call) if result.text.startswith("Wrote ") else ""
+        lines, first = [f"+{line}" for line in written.splitlines()], 0
     shown = "\n".join(line for line in lines[first:] if line[:1] in "+-@ ").rstrip().splitlines()
     rows = [diff_row(line, columns, theme, colour) for line in shown[:_DIFF_LINES]]
     left = len(shown) - _DIFF_LINES
     return [*rows, paint(f"  … {left} more lines", theme.dim, colour)] if left > 0 else rows
+
+
+def _new_file(call: ToolCall) -> str:
+    """What was written into a file that was not there; the result does not repeat it."""
+    try:
+        return str(json.loads(call.arguments)["content"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""
 
 
 def diff_row(line: str, columns: int, theme: Theme, colour: bool) -> str:
