@@ -127,6 +127,8 @@ say "3. What some features want"
 offer git git "/undo of files, skills from repositories"
 offer rg ripgrep "fast search in files"
 offer ffmpeg ffmpeg "voice messages"
+[ "$installer" = brew ] && npm=node || npm=npm
+offer npm "$npm" "Node.js, for WhatsApp"
 [ "$(uname -s)" != Linux ] || offer bwrap bubblewrap "a sandbox for commands"
 
 say "4. Set-up"

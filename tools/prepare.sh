@@ -2,8 +2,9 @@
 # (the checkout, absolute, links resolved) and then call `prepare`; it sets `venv`.
 #
 # Life of an environment: it is ready when its `stamp` says what `prepare` wants to hear (checksums
-# and paths of the files it was made from). Otherwise it is made again, in place, under a lock that
-# dies with its holder; the stamp is written last, so what was interrupted is simply made again.
+# and paths of the files it was made from). Otherwise it is made again, under a lock that dies with its
+# holder; the stamp is written last, so what was interrupted is simply made again. Where packages have
+# changed, a new environment grows beside the old one, which stays in use until it can be replaced whole.
 # Extras (`hermes platforms install`) are named in a file beside it, so that a new one has them too.
 # shellcheck shell=sh
 # shellcheck disable=SC2154  # `root` comes from the caller
@@ -77,17 +78,20 @@ make_ready() {
     find_python
     mkdir -p "${venv%/*}" || stop "Hermes cannot create ${venv%/*}. Set HERMES_VENV to a folder of yours."
     hold_lock
+    place=$venv extras=$venv.extras
+    [ -e "$place" ] || [ ! -e "$place.hermes-old" ] || mv "$place.hermes-old" "$place"
     is_ready && exit 0
     [ -f "$venv/installed" ] && read -r installed <"$venv/installed" || installed=
     if [ ! -x "$venv/bin/python" ] || [ "$installed" != "$(cksum "$lock")" ]; then
         install_packages
     fi
-    [ ! -r "$venv.extras" ] || install_extras
+    [ ! -r "$extras" ] || install_extras
     rm -rf "$venv/bootstrap"
     "$venv/bin/python" -I "$root/tools/link.py" "$root" || exit 1
     # Otherwise the first start would compile, and keep the memory that this takes.
     "$venv/bin/python" -I -m compileall -q -j 0 "$root/src/hermes" >/dev/null 2>&1 || :
-    printf '%s\n' "$want" >"$venv/stamp.new" && mv -f "$venv/stamp.new" "$venv/stamp"
+    printf '%s\n' "$want" >"$venv/stamp.new" && mv -f "$venv/stamp.new" "$venv/stamp" || exit 1
+    [ "$venv" = "$place" ] || put_in_place
 }
 
 # The real file, not a link or a shim: should this Python go away, `bin/python` dangles and the
@@ -153,7 +157,7 @@ install_extras() {
             say "  The packages for $extra could not be installed. Check the network, then:" \
                 "hermes platforms install $extra"
         fi
-    done <"$venv.extras"
+    done <"$extras"
 }
 
 set_tools() {
@@ -165,19 +169,30 @@ set_tools() {
     [ -n "${HOME:-}" ] && [ -w "$HOME" ] || export UV_NO_CACHE=1 PIP_NO_CACHE_DIR=1
 }
 
-# Nothing is ever removed that Hermes did not make. The mark outlives a removal that is interrupted,
-# because a folder is moved aside before it is taken apart.
+# Nothing is ever removed that Hermes did not make.
 make_folder() {
-    rm -rf "$venv.hermes-old"
-    if [ -e "$venv" ] || [ -L "$venv" ]; then
-        if [ ! -e "$venv/made-by-hermes" ] && [ -n "$(ls -A "$venv" 2>/dev/null)" ]; then
-            stop "$venv was not made by Hermes and is left alone." \
-                "Remove it, or set HERMES_VENV to another folder."
-        fi
-        mv "$venv" "$venv.hermes-old" || stop "Hermes cannot replace $venv. Set HERMES_VENV to a folder of yours."
-        rm -rf "$venv.hermes-old"
+    if [ -e "$place" ] && [ ! -e "$place/made-by-hermes" ] && [ -n "$(ls -A "$place" 2>/dev/null)" ]; then
+        stop "$place was not made by Hermes and is left alone." "Remove it, or set HERMES_VENV to another folder."
     fi
-    mkdir "$venv" && : >"$venv/made-by-hermes"
+    venv=$place.hermes-new
+    rm -rf "$venv"
+    mkdir "$venv" && : >"$venv/made-by-hermes" || stop "Hermes cannot create $venv."
+}
+
+# Scripts name the folder that they were made in.
+put_in_place() {
+    "$venv/bin/python" -I -c 'import os, pathlib, sys
+new, place = (os.fsencode(os.path.basename(path)) for path in sys.argv[1:])
+for file in pathlib.Path(sys.argv[1], "bin").iterdir():
+    text = b"" if file.is_symlink() or not file.is_file() else file.read_bytes()
+    if new in text and (text.startswith(b"#!") or file.name.lower().startswith("activate")):
+        file.write_bytes(text.replace(new, place))' "$venv" "$place" || exit 1
+    rm -rf "$place.hermes-old"
+    if [ -e "$place" ] || [ -L "$place" ]; then
+        mv "$place" "$place.hermes-old" || stop "Hermes cannot replace $place. Set HERMES_VENV to a folder of yours."
+    fi
+    mv "$venv" "$place" || { mv "$place.hermes-old" "$place"; exit 1; }
+    rm -rf "$place.hermes-old"
 }
 
 install_locked() {

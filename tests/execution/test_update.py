@@ -65,6 +65,13 @@ def test_one_that_cannot_be_prepared_is_taken_back(repositories: Repositories) -
     with pytest.raises(UserError, match="the old one stays: no such package"):
         update_checkout(look_for_update(repositories.clone, ENVIRON), ENVIRON)
     assert repositories.head == "the first"
+    prepared = repositories.clone.parent / "prepared"
+    repositories.change("Say when", f"#!/bin/sh\necho ready >>{prepared}\n")
+    update_checkout(look_for_update(repositories.clone, ENVIRON), ENVIRON)
+    repositories.change("Break it again", BREAKS)
+    with pytest.raises(UserError, match="the old one stays"):
+        update_checkout(look_for_update(repositories.clone, ENVIRON), ENVIRON)
+    assert prepared.read_text() == "ready\n" * 2, "the environment of the old one is prepared again too"
 
 
 def test_one_that_never_gets_ready_is_taken_back(

@@ -43,6 +43,8 @@ def test_a_clone_is_prepared_and_linked_and_nobody_is_asked_without_a_terminal(
     assert (home / ".local/bin/hermes").resolve() == clone / "hermes"
     assert (home / "ran").read_text() == "hermes --version\n" * 2
     assert "setup" in done.stdout.splitlines()[-1]
+    for program in ("git", "rg", "ffmpeg", "npm", "bwrap"):
+        assert program in done.stdout or shutil.which(program, path="/usr/bin:/bin")
 
 
 def test_what_is_not_ours_is_left_alone(clone: Path, tmp_path: Path) -> None:

@@ -111,9 +111,36 @@ def test_an_environment_without_its_packages_is_not_ready(checkout: Checkout) ->
     """Whatever led the installer elsewhere: it says that all is well."""
     done = checkout.start(MISPLACED="1")
     assert done.returncode == 1 and "could not be installed" in done.stderr
-    assert "aiohttp" in (checkout.root / ".venv/setup.log").read_text()
-    assert not (checkout.root / ".venv/stamp").exists() and not (checkout.root / ".venv/installed").exists()
+    assert "aiohttp" in (checkout.root / ".venv.hermes-new/setup.log").read_text()
+    assert not (checkout.root / ".venv").exists()
     assert checkout.run()[0] == ["requirements.lock"], "the next start makes it again"
+    assert not (checkout.root / ".venv.hermes-new").exists()
+
+
+def test_packages_that_cannot_be_had_cost_nobody_the_old_ones(checkout: Checkout) -> None:
+    checkout.run()
+    lock, venv = checkout.root / "requirements.lock", checkout.root / ".venv"
+    before, old = sorted(venv.rglob("*")), lock.read_text()
+    lock.write_text(old + "# another\n")
+    done = checkout.start(BROKEN="requirements.lock")
+    assert done.returncode == 1 and "could not be installed" in done.stderr
+    assert sorted(venv.rglob("*")) == before, "a gateway that runs from it goes on"
+    lock.write_text(old)
+    assert checkout.run() == ([], ""), "the old version starts as if nothing had been"
+    lock.write_text(old + "# another\n")
+    (checkout.root / ".venv.extras").write_text("email\n")
+    assert checkout.run()[0] == ["requirements.lock", "email.lock"]
+    for script in (path for path in (venv / "bin").iterdir() if path.is_file() and not path.is_symlink()):
+        assert b"hermes-new" not in script.read_bytes(), script
+    done = subprocess.run([venv / "bin/hermes"], capture_output=True, text=True)
+    assert done.stdout == "it runs\n", done
+    assert {path.name for path in checkout.root.glob(".venv*")} == {".venv", ".venv.extras", ".venv.lock"}
+
+
+def test_an_exchange_that_was_cut_off_is_taken_back(checkout: Checkout) -> None:
+    checkout.run()
+    (checkout.root / ".venv").rename(checkout.root / ".venv.hermes-old")
+    assert checkout.run() == ([], "")
 
 
 # --- real installations ----------------------------------------------------------------------------

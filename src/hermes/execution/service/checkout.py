@@ -69,18 +69,23 @@ def update_checkout(state: UpdateState, environ: Mapping[str, str]) -> None:
         )
     before = _git(root, environ, "rev-parse", "HEAD")
     _git(root, environ, "merge", "--quiet", "--ff-only", "@{upstream}")
+    if why := _prepare(root, environ):
+        _git(root, environ, "reset", "--quiet", "--keep", before)
+        _prepare(root, environ)  # a new environment may be in place already
+        raise UserError(f"The new version could not be prepared, so the old one stays: {one_line(why, 300)}")
+
+
+def _prepare(root: Path, environ: Mapping[str, str]) -> str:
+    """Prepare the environment, as the next start would; why that does not work."""
     try:
         done = subprocess.run(
             [str(root / "hermes"), "--version"], env={**environ, "HERMES_VENV": sys.prefix},
             stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_PREPARING,
             check=False,
         )  # fmt: skip
-        why = (done.stderr.strip() or "no reason was given") if done.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as error:
-        why = str(error)
-    if why:
-        _git(root, environ, "reset", "--quiet", "--keep", before)
-        raise UserError(f"The new version could not be prepared, so the old one stays: {one_line(why, 300)}")
+        return str(error)
+    return (done.stderr.strip() or "no reason was given") if done.returncode else ""
 
 
 def _git(root: Path, environ: Mapping[str, str], *words: str) -> str:
