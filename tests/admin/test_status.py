@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from hermes.admin.commands import status
+from hermes.admin.commands.doctor import _gateway_checks
 from hermes.admin.commands.status import live_pairs, provider_line
 from hermes.admin.process.home_files import GATEWAY, STATE_FILE, hold_home, home_holder
 from hermes.admin.process.run import tell_problems
@@ -143,6 +144,18 @@ def test_a_loop_that_broke_is_told() -> None:
     )
     assert pairs["Broken"].startswith("cron, 7 × since the start")
     assert "expiry" not in str(pairs)
+
+
+def test_a_chore_that_failed_is_told() -> None:
+    why = "/mnt/usb cannot be made (No such file or directory)."
+    chores = [
+        {"name": "usage", "every": 60.0, "last_at": "x", "outcome": "all counted", "ok": True},
+        {"name": "home backup", "every": 60.0, "last_at": "x", "outcome": why, "ok": False},
+    ]
+    live = {"facts": {"chores": chores}, "outbox": {}, "inbox": 0, "turns": {}, "open_streams": 0}
+    assert dict(live_pairs(live))["Failed"] == f"home backup: {why}"
+    checks = {check.name: check for check in _gateway_checks(live, ())}
+    assert checks.keys() == {"home backup", "gateway"} and checks["home backup"].detail == why
 
 
 def test_the_sandbox_is_named(tmp_path: Path) -> None:

@@ -38,3 +38,31 @@ def test_everything_is_written_in_open_formats(tmp_path: Path) -> None:
     assert b"xoxb" not in everything and b"in the config" not in everything
     again = hermes(home, "export", str(out))
     assert again.code == 1 and "not empty" in again.err and again.clean
+
+
+def test_agents_that_live_elsewhere_or_are_removed_are_not_forgotten(tmp_path: Path) -> None:
+    home, out, ext = tmp_path / "home", tmp_path / "out", tmp_path / "ext"
+    home.mkdir()
+    (home / "config.yaml").write_text(f"model: demo\nagents:\n  ext: {{home_dir: {ext}}}\n  gone: {{}}\n")
+    for place, text in ((ext, "The dog is called Coffee.\n"), (home / "agents/gone", "The bird is Juice.\n")):
+        (place / "memories").mkdir(parents=True)
+        (place / "memories/MEMORY.md").write_text(text)
+    (ext / "SOUL.md").write_text("You are elsewhere.")
+    with gateway(home):
+        for words in (
+            ["--agent", "ext", "-q", "hello"],
+            ["--agent", "gone", "-q", "hello from the past"],
+            ["agent", "remove", "gone", "-y"],
+        ):
+            said = hermes(home, *words)
+            assert said.code == 0, said
+        sessions = json.loads(hermes(home, "sessions", "list", "--json").out)
+        (of_ext,) = [session["id"] for session in sessions if session["agent"] == "ext"]
+        assert hermes(home, "sessions", "delete", of_ext, "-y").code == 0
+        said = hermes(home, "export", str(out), "--json")
+        assert said.code == 0 and said.clean and json.loads(said.out)["sessions"] == 1, said
+    assert json.loads((out / "memory/ext.json").read_text())[0]["text"] == "The dog is called Coffee."
+    assert json.loads((out / "memory/gone.json").read_text())[0]["text"] == "The bird is Juice."
+    assert (out / "agents/ext/SOUL.md").read_text() == "You are elsewhere."
+    (log,) = (out / "sessions/gone").iterdir()
+    assert "hello from the past" in log.read_text()

@@ -121,11 +121,13 @@ def backups_folder(home: Path, settings: Settings) -> Path:
 
 def homes_outside(home: Path, settings: Settings) -> tuple[str, ...]:
     """The homes of agents (`home_dir`) that no backup of this home holds."""
-    places = {agent: agent_home(home, AgentId(agent), settings) for agent in settings.agents}
-    outside = {agent: place for agent, place in places.items() if not place.is_relative_to(home)}
-    return tuple(
-        f"{place}: the home of the agent {agent}, outside of {home}" for agent, place in outside.items()
-    )
+    outside = []
+    for agent in settings.agents:
+        with suppress(UserError):  # it is told with its home_dir
+            place = agent_home(home, AgentId(agent), settings)
+            if not place.is_relative_to(home):
+                outside.append(f"{place}: the home of the agent {agent}, outside of {home}")
+    return tuple(outside)
 
 
 def _check_place(home: Path, folder: Path) -> None:

@@ -24,8 +24,10 @@ async def list_memory(
         persons = {entry.person for entry in entries}
         return tx.memory.find(words, persons, MOST_FOUND)
 
-    await _read_back(desk, agent)
-    return await desk.collect(read, agent)
+    if agent in desk.agents:
+        await _read_back(desk, agent)
+    # One that is removed may have left something that is remembered.
+    return await desk.of(AgentId(agent)).read(read) or await desk.collect(read, agent)
 
 
 @operation("POST", "memory", "Change an entry: its text, or who is told of it.")

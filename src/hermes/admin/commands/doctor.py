@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.admin.commands.doctor_checks import CheckState, DoctorCheck, Patient, further_checks
-from hermes.admin.commands.status import ask_gateway
+from hermes.admin.commands.status import ask_gateway, failed_chores
 from hermes.admin.process.home_files import GATEWAY, home_holder
 from hermes.admin.shell.boundary_lines import apart_note, boundary_lines
 from hermes.admin.shell.command import JSON, CliCommand, declare
@@ -155,6 +155,13 @@ def _gateway_checks(live: Mapping[str, Any] | None, probes: Sequence[SandboxProb
     if live is None:
         yield DoctorCheck(name="gateway", state=CheckState.OK, detail="not running")
         return
+    for chore in failed_chores(live):
+        yield DoctorCheck(
+            name=chore["name"],
+            state=CheckState.PROBLEM,
+            detail=chore["outcome"],
+            remedy="It is tried again at its next time: hermes status --jobs",
+        )
     then = {probe["sandbox"]: probe["works"] for probe in live["facts"].get("sandboxes", [])}
     changed = [probe.name for probe in probes if then and then.get(probe.name) != probe.works]
     detail = f"it found something else about {', '.join(changed)} when it looked" if changed else "running"

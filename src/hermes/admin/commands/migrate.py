@@ -19,9 +19,11 @@ from hermes.domain.turns.moving import MovedSession
 from hermes.entry.desk import move_sessions
 from hermes.state.home.homes import prepare_home
 from hermes.state.moving.arriving import Arrival, MoveReport
-from hermes.state.moving.hermes_agent import DATABASE, read_sessions
-from hermes.state.moving.openclaw import is_openclaw, read_openclaw
+from hermes.state.moving.hermes_agent import DATABASE, StoredSessions
+from hermes.state.moving.openclaw import is_openclaw, read_openclaw, variables_of
 from hermes.state.moving.openclaw_sessions import OldSessions
+from hermes.state.moving.openclaw_settings import OldSettings
+from hermes.state.settings.loader import SECRETS_FILE
 
 _TAKEN = {
     "config.yaml": "settings",
@@ -33,6 +35,7 @@ _TAKEN = {
     "hooks": "hooks",
     "cron/jobs.json": "scheduled jobs",
     "cron/scripts": "scripts of jobs",
+    "cron/output": "what jobs said",
     "scripts": "scripts of jobs",
     "pairing": "people who are let in",
     "platforms": "people who are let in, and logins of platforms",
@@ -76,11 +79,13 @@ def _migrate(command: CliCommand) -> None:
     else:
         if not same:
             _from_hermes(source, arrival)
-        sessions = read_sessions(source / DATABASE) if (source / DATABASE).exists() else ()
+        sessions = StoredSessions(source / DATABASE) if (source / DATABASE).exists() else ()
     report = arrival.report
-    report.taken.append(_count(sessions) if asked.dry_run else _sessions(command, sessions))
-    report.left += getattr(sessions, "left", ())
-    _tell(command, report)
+    try:
+        report.taken.append(_count(sessions) if asked.dry_run else _sessions(command, sessions))
+    finally:  # files are there by now, whatever the conversations are like
+        report.left += getattr(sessions, "left", ())
+        _tell(command, report)
 
 
 def _found(command: CliCommand) -> Path:
@@ -122,12 +127,23 @@ def _from_openclaw(source: Path, arrival: Arrival) -> OldSessions:
 def _from_hermes(source: Path, arrival: Arrival) -> None:
     for name, what in _TAKEN.items():
         old = source / name
-        if old.is_dir():
+        if name == SECRETS_FILE and old.is_file() and (arrival.home / name).exists():
+            variables = variables_of(old, arrival.report.left)
+            arrival.settings(OldSettings(variables=variables))
+        elif old.is_dir():
             arrival.folder(old, name, what)
         elif old.exists():
             arrival.file(old, name, what)
     tops = {name.partition("/")[0] for name in _TAKEN}
     others = sorted(name for name in os.listdir(source) if name not in _LEFT and name not in tops)
+    tops -= set(_TAKEN)
+    others += [
+        f"{top}/{name}"
+        for top in sorted(tops)
+        if (source / top).is_dir()
+        for name in sorted(os.listdir(source / top))
+        if f"{top}/{name}" not in _TAKEN
+    ]
     left = arrival.report.left
     left += [f"{name}: not known here" for name in others]
     if (source / "profiles").is_dir():
@@ -148,7 +164,10 @@ def _sessions(command: CliCommand, sessions: Iterable[MovedSession]) -> str:
 
 def _count(sessions: Iterable[MovedSession]) -> str:
     found = list(sessions)
-    return f"{len(found)} conversations with {sum(len(one.messages) for one in found)} messages"
+    messages = sum(len(one.messages) for one in found)
+    return (
+        f"{len(found)} conversation{'s' * (len(found) != 1)} with {messages} message{'s' * (messages != 1)}"
+    )
 
 
 def _tell(command: CliCommand, report: MoveReport) -> None:

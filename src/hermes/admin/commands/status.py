@@ -175,6 +175,11 @@ def _uptime(facts: Mapping[str, Any]) -> float:
     return max(now - float(facts.get("started_at", now)), 0.0)
 
 
+def failed_chores(live: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What the gateway should have done by itself, like a backup, and could not."""
+    return [chore for chore in live["facts"].get("chores", []) if not chore["ok"]]
+
+
 def live_pairs(live: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a running gateway says of itself at this moment; first what broke in it."""
     facts, outbox = live["facts"], live["outbox"]
@@ -187,6 +192,7 @@ def live_pairs(live: Mapping[str, Any]) -> list[tuple[str, str]]:
         for loop in facts.get("loops", [])
         if loop["failures"]
     ]
+    broken += [("Failed", f"{chore['name']}: {chore['outcome']}") for chore in failed_chores(live)]
     refused = facts.get("settings_problem")
     left_out = [f"{agent}: {why}" for agent, why in facts.get("agents_left_out", {}).items()]
     return [

@@ -58,10 +58,12 @@ class Arrival(Struct, kw_only=True):
             self._copy(old, self.home / name)
 
     def folder(self, old: Path, name: str, what: str) -> None:
-        """File by file, so that what is here already stays; without links."""
+        """File by file, so that what is here already stays; without links: they are named."""
         count = 0
         for path in _walk(old):
-            if not self._is_kept(f"{name}/{path}", what):
+            if (old / path).is_symlink():
+                self.report.left.append(f"{name}/{path}: a link to {os.readlink(old / path)}")
+            elif not self._is_kept(f"{name}/{path}", what):
                 count += 1
                 self._copy(old / path, self.home / name / path)
         if count:
@@ -172,9 +174,9 @@ def _written(target: Path, write: Callable[[], object]) -> None:
 
 
 def _walk(folder: Path) -> Iterator[str]:
+    """The files in it, and the links, which are not followed."""
     for top, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not os.path.islink(os.path.join(top, name))]
-        for name in sorted(names):
+        for name in sorted(names + folders):
             place = Path(top, name)
-            if place.is_file() and not place.is_symlink() and not name.endswith(_DRAFT):
+            if place.is_symlink() or (place.is_file() and not name.endswith(_DRAFT)):
                 yield str(place.relative_to(folder))

@@ -25,44 +25,61 @@ _SESSIONS = "SELECT * FROM sessions ORDER BY started_at, id"
 _MESSAGES = "SELECT * FROM messages WHERE session_id = ? ORDER BY id"
 
 
-def read_sessions(path: Path) -> Iterator[MovedSession]:
-    """The conversations in which something was said; a `UserError` if the file is none of that program."""
-    with opened(
-        path, "Hermes Agent", "It must be of version 0.19 or later; start that once, and try again."
-    ) as db:
-        for row in rows(db, _SESSIONS):
-            messages = tuple(_messages(db, str(row["id"])))
-            if messages:
-                yield _session(row, messages)
+class StoredSessions:
+    """The conversations in which something was said; a `UserError` if the file is none of that program.
+    `left` says, after they were read, what was left out."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._broken = 0
+
+    @property
+    def left(self) -> list[str]:
+        return [f"{self._broken} × what tools were asked to do in a message: damaged"] * bool(self._broken)
+
+    def __iter__(self) -> Iterator[MovedSession]:
+        self._broken = 0
+        with opened(
+            self._path, "Hermes Agent", "It must be of version 0.19 or later; start that once, and try again."
+        ) as db:
+            for row in rows(db, _SESSIONS):
+                began = _moment(row["started_at"]) or datetime.fromtimestamp(0, UTC)
+                messages = tuple(self._messages(db, str(row["id"]), began))
+                if messages:
+                    yield _session(row, began, messages)
+
+    def _messages(self, db: apsw.Connection, session: str, at: datetime) -> Iterator[MovedMessage]:
+        """What the model was still told of: not what was taken back, nor what a summary stands for."""
+        for row in rows(db, _MESSAGES, session):
+            speaker = _SPEAKERS.get(str(row["role"]))
+            if speaker is None or not row.get("active", 1) or row.get("compacted", 0):
+                continue
+            try:
+                calls = tuple(_calls(row.get("tool_calls")))
+            except ValueError:
+                calls, self._broken = (), self._broken + 1
+            at = _moment(row["timestamp"]) or at  # else the time of what was said before
+            yield MovedMessage(
+                by=speaker,
+                at=at,
+                text=_text(row["content"]),
+                calls=calls,
+                call=_text(row.get("tool_call_id")),
+                thought=_text(row.get("reasoning_content") or row.get("reasoning")),
+            )
 
 
-def _session(row: Mapping[str, Any], messages: tuple[MovedMessage, ...]) -> MovedSession:
+def _session(row: Mapping[str, Any], began: datetime, messages: tuple[MovedMessage, ...]) -> MovedSession:
     open_in_chat = row.get("ended_at") is None and row.get("session_key")
     return MovedSession(
         id=str(row["id"]),
         title=_text(row.get("title")),
         model=_text(row.get("model")),
-        created_at=_moment(row["started_at"]),
-        updated_at=max(messages[-1].at, _moment(row["started_at"])),
+        created_at=began,
+        updated_at=max(messages[-1].at, began),
         key=_text(row["session_key"]) if open_in_chat else "",
         messages=messages,
     )
-
-
-def _messages(db: apsw.Connection, session: str) -> Iterator[MovedMessage]:
-    """What the model was still told of: not what was taken back, nor what a summary stands for."""
-    for row in rows(db, _MESSAGES, session):
-        speaker = _SPEAKERS.get(str(row["role"]))
-        if speaker is None or not row.get("active", 1) or row.get("compacted", 0):
-            continue
-        yield MovedMessage(
-            by=speaker,
-            at=_moment(row["timestamp"]),
-            text=_text(row["content"]),
-            calls=tuple(_calls(row.get("tool_calls"))),
-            call=_text(row.get("tool_call_id")),
-            thought=_text(row.get("reasoning_content") or row.get("reasoning")),
-        )
 
 
 def _calls(content: object) -> Iterator[ToolCall]:
@@ -93,5 +110,8 @@ def _text(value: object) -> str:
     return storable(value)
 
 
-def _moment(seconds: object) -> datetime:
-    return datetime.fromtimestamp(float(seconds), UTC)  # type: ignore[arg-type]
+def _moment(seconds: object) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(float(seconds), UTC)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None

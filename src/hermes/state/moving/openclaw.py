@@ -56,7 +56,7 @@ def is_openclaw(folder: Path) -> bool:
 def read_openclaw(folder: Path, now: datetime) -> OldHome:
     tree, left = _config(folder), list[str]()
     agent, workspace = _agent(folder, tree, left)
-    variables = _variables(folder / ".env", left)
+    variables = variables_of(folder / ".env", left)
     settings = convert_settings(tree, variables)
     for provider, key in files.read_keys(folder, agent, left).items():
         spec = find_provider(provider)
@@ -149,7 +149,7 @@ def _agent(folder: Path, tree: dict[str, Any], left: list[str]) -> tuple[str, Pa
     return agent, next((folder / name for name in names if (folder / name).is_dir()), folder / "workspace")
 
 
-def _variables(path: Path, left: list[str]) -> dict[str, str]:
+def variables_of(path: Path, left: list[str]) -> dict[str, str]:
     findings = SettingsFindings(path.name)
     entries = parse_dotenv(read_settings_text(path, findings), findings)
     left += [f".env: {problem.message}" for problem in findings.problems]
