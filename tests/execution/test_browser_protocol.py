@@ -167,6 +167,17 @@ async def test_a_foreign_browser_that_cannot_be_judged_is_not_used(tmp_path: Pat
         await _until(lambda: asyncio.sleep(0, fake.asked), "Target.disposeBrowserContext")
 
 
+async def test_a_foreign_browser_is_asked_again_to_wait_if_it_did_not_promise_to(tmp_path: Path) -> None:
+    async with open_fake() as (fake, address), open_browser(tmp_path, {}, cdp_url=address) as host:
+        fake.lacks = "Target.setAutoAttach"
+        with pytest.raises(Refused):
+            await host.use(KEY, lambda page: page.view(), opens=True, stranger=False)
+        assert "Target.createBrowserContext" not in fake.asked
+        fake.lacks = ""
+        await host.use(KEY, lambda page: page.view(), opens=True, stranger=False)
+        assert fake.asked.count("Target.setAutoAttach") == 3, "the browser twice, then the tab"
+
+
 async def test_a_page_that_was_not_opened_to_the_end_leaves_nothing(tmp_path: Path) -> None:
     async with open_fake() as (fake, address), open_browser(tmp_path, {}, cdp_url=address) as host:
         fake.stuck = "Page.enable"

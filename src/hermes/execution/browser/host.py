@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -154,16 +155,23 @@ class BrowserHost:
 
     async def _started(self) -> RunningBrowser:
         if self._browser is None:
-            self._browser = browser = await self._start()
+            browser = await self._start()
+            async with contextlib.AsyncExitStack() as undo:  # half of this would judge nothing
+                undo.push_async_callback(browser.close)
+                await self._prepare(browser)
+                undo.pop_all()
+            self._browser = browser
             log.info("browser.started way=%s", browser.way.name)
-            browser.connection.listeners[""] = self._hear
-            filters = {"discover": True, "filter": [{"type": "page"}]}
-            await browser.connection.call("Target.setDiscoverTargets", filters)
-            if browser.keeper is None:
-                waits = [{"type": kind} for kind in ("page", *_OF_NO_TAB)]
-                options = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
-                await browser.connection.call("Target.setAutoAttach", {**options, "filter": waits})
         return self._browser
+
+    async def _prepare(self, browser: RunningBrowser) -> None:
+        connection, tabs = browser.connection, [{"type": "page"}]
+        connection.listeners[""] = partial(self._hear, connection)
+        await connection.call("Target.setDiscoverTargets", {"discover": True, "filter": tabs})
+        if browser.keeper is None:
+            waits = [*tabs, *({"type": kind} for kind in _OF_NO_TAB)]
+            options = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
+            await connection.call("Target.setAutoAttach", {**options, "filter": waits})
 
     async def _start(self) -> RunningBrowser:
         settings = self._settings()
@@ -185,11 +193,11 @@ class BrowserHost:
             await browser.close()
             log.info("browser.ended")
 
-    def _hear(self, method: str, params: dict[str, Any]) -> None:
+    def _hear(self, connection: CdpConnection, method: str, params: dict[str, Any]) -> None:
         """An event of the browser belongs to one context, or to all that know its target."""
         context = params.get("targetInfo", params).get("browserContextId")
         heard = [one.tabs for one in self._pages.values() if context in (None, one.tabs.context)]
         for tabs in heard:
             tabs.hear_browser(method, params)
-        if method == "Target.attachedToTarget" and not heard and self._browser is not None:
-            let_go(self._browser.connection, params)
+        if method == "Target.attachedToTarget" and not heard:
+            let_go(connection, params)
