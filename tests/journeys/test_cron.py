@@ -37,6 +37,7 @@ from hermes.testing.store_suite.samples import job as sample_job
 from hermes.testing.world import World
 
 ANN = Source(address=Address(platform="fake", chat="1"), kind=SourceKind.PRIVATE, user="u1")
+OF_ANN = {"fake": PlatformSettings(allow_all_users=True, allowed_users=("u1",))}
 START = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 HOUR, DAY = 3600.0, 86400.0
 
@@ -561,7 +562,7 @@ async def test_withheld_tools_and_approvals_without_anybody(tmp_path: Path) -> N
 
 async def test_delivery_to_several_places_and_to_none(tmp_path: Path) -> None:
     clock = FakeClock()
-    platforms = {"fake": PlatformSettings(allow_all_users=True, home_channel="home")}
+    platforms = {"fake": PlatformSettings(allow_all_users=True, allowed_users=("u1",), home_channel="home")}
     settings = open_settings(timezone="UTC", platforms=platforms, cron=CronSettings(wrap_response=False))
     async with journey(tmp_path, clock, settings=settings) as chat:
         await make(chat, "10m", "both", deliver="fake:7, origin, fake")
@@ -628,7 +629,7 @@ async def test_without_the_lease_nothing_is_ticked(tmp_path: Path) -> None:
 
 async def test_delivery_to_the_chosen_home_and_to_a_chat_by_name(tmp_path: Path) -> None:
     clock = FakeClock()
-    owned = PlatformSettings(allow_all_users=True, allowed_users=("u9",))
+    owned = PlatformSettings(allow_all_users=True, allowed_users=("u1", "u9"))
     settings = open_settings(
         timezone="UTC", cron=CronSettings(wrap_response=False), platforms={"fake": owned}
     )
@@ -647,7 +648,10 @@ async def test_delivery_to_the_chosen_home_and_to_a_chat_by_name(tmp_path: Path)
 async def test_delivery_to_a_chat_that_only_a_file_names(tmp_path: Path) -> None:
     clock = FakeClock()
     names: dict[str, dict[str, str]] = {"fake": {"-77": "Lab"}}
-    async with journey(tmp_path, clock, channel_names=lambda: names) as chat:
+    more = {
+        "settings": open_settings(timezone="UTC", cron=CronSettings(wrap_response=False), platforms=OF_ANN)
+    }
+    async with journey(tmp_path, clock, channel_names=lambda: names, **more) as chat:
         job = await make(chat, "10m", "look", deliver="fake:#lab")
         names["fake"] = {"-78": "Lab"}
         await pass_time(chat, clock, 700)
@@ -671,7 +675,7 @@ async def test_a_run_in_which_nothing_happens_is_stopped(tmp_path: Path) -> None
     settings = open_settings(timezone="UTC", cron=CronSettings(wrap_response=False, timeout=300))
     more = {"settings": settings, "tools": [tool], "script": lambda request: call("hang")}
     async with journey(tmp_path, clock, **more) as chat:
-        await make(chat, "10m", deliver="fake:5")
+        await make(chat, "10m")
         await clock.leap(660)
         await asyncio.wait_for(begun.wait(), 40)
         await clock.advance(240)

@@ -9,12 +9,17 @@ from pathlib import Path
 import pytest
 
 from hermes.app.jobs import job_tool
-from hermes.control.jobs.editing import JobSpec
+from hermes.control.jobs import editing
+from hermes.control.jobs.editing import JobAction, JobSpec
 from hermes.domain.chats.address import Address, Source, SourceKind
+from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import Settings
 from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.domain.turns.job import Job
+from hermes.domain.word import replace
 from hermes.testing.harness import Journey
 from hermes.testing.model import Say, call, last_words, say
 
@@ -128,6 +133,46 @@ async def test_whose_a_job_is(made_by: Source | None, asked_by: Source, sees: bo
         assert len(await chat.gateway.jobs_of(MAIN_AGENT, asked_by).all()) == int(sees)
         assert not await chat.gateway.jobs_of(MAIN_AGENT, None).all()
         assert len(await chat.gateway.jobs(MAIN_AGENT).all()) == 1
+
+
+BOB = source("bob", Address(platform="fake", chat="bob"), SourceKind.PRIVATE)
+PHONE = Source(address=Address(platform="api", account="phone", chat="s"), kind=SourceKind.API)
+
+
+@pytest.mark.parametrize("maker", [BOB, PHONE], ids=["person", "key"])
+async def test_jobs_of_strangers_answer_where_they_are_made(maker: Source, tmp_path: Path) -> None:
+    fake = PlatformSettings(allow_all_users=True, home_channel="501", allow_admin_from=("ann",))
+    settings = Settings(timezone="UTC", platforms={"fake": fake})
+    async with Journey(folder=tmp_path, settings=settings) as chat:
+        desk = chat.gateway.jobs(MAIN_AGENT)
+        for deliver in ("fake:501", "fake", "all", "local, fake:501"):
+            with pytest.raises(UserError, match="Only the owner and admins"):
+                await desk.create(JobSpec(schedule="1h", prompt="x", deliver=deliver), maker)
+        own = await desk.create(JobSpec(schedule="1h", prompt="x"), maker)
+        assert own.deliver_to == ("origin" if maker is BOB else "local")
+        with pytest.raises(UserError, match="Only the owner and admins"):
+            await desk.update(own.id, JobSpec(deliver="fake:501"))
+        ann = source("ann", Address(platform="fake", chat="a"), SourceKind.PRIVATE)
+        far = await desk.create(JobSpec(schedule="1h", prompt="tell", deliver="fake:7"), ann)
+        await chat.database.write(lambda tx: tx.jobs.save(replace(far, origin=maker)))
+        await desk.act(far.id, JobAction.RUN)
+        await chat.until_idle()
+        assert not chat.world.seen("7") and not chat.world.seen("501")
+        (kept,) = [job for job in await desk.all() if job.id == far.id]
+        assert "Only the owner" in kept.last_delivery_error
+
+
+async def test_a_stranger_has_a_number_of_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editing, "MOST_JOBS", 1)
+    async with Journey(folder=tmp_path) as chat:
+        desk = chat.gateway.jobs(MAIN_AGENT)
+        other = replace(PHONE, address=replace(PHONE.address, chat="another session"))
+        for maker, again in ((source("ann"), source("ann")), (source("bob"), source("bob")), (PHONE, other)):
+            await desk.create(JobSpec(schedule="1h", prompt="x"), maker)
+            with pytest.raises(editing.TooManyJobs):
+                await desk.create(JobSpec(schedule="1h", prompt="x"), again)
+        for _ in range(2):
+            await desk.create(JobSpec(schedule="1h", prompt="x"), None)
 
 
 async def test_what_is_not_seen_cannot_be_found_by_its_id(tmp_path: Path) -> None:

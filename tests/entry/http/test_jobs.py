@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes.entry.http.api import jobs
+from hermes.control.jobs import editing
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import ScriptedModel
 from tests.entry.http.talking import TWO_KEYS
@@ -135,7 +135,7 @@ async def test_a_job_of_a_key_has_the_models_that_its_requests_may_name(tmp_path
 
 
 async def test_a_key_has_a_number_of_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "MOST_JOBS", 2)
+    monkeypatch.setattr(editing, "MOST_JOBS", 2)
     async with ApiWorld(home=tmp_path / "home", config=KEYS) as api:
         for name, status in (("A", 200), ("B", 200), ("C", 403)):
             made = await api.post("/api/jobs", {**JOB, "name": name}, headers=PHONE)

@@ -3,6 +3,7 @@ and the API use the same functions; `JobDesk` adds what has to be checked outsid
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta, tzinfo
 from enum import StrEnum
@@ -10,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.control.jobs.runs import JobContext, plan_of, run_now
+from hermes.control.jobs.runs import JobContext, delivered_to, plan_of, run_now
 from hermes.control.jobs.schedule import EXAMPLES, Once, Schedule, read_schedule
 from hermes.control.jobs.wording import title
 from hermes.control.outbound.targets import LOCAL, ORIGIN
@@ -29,6 +30,8 @@ from hermes.domain.turns.session import owner_of
 from hermes.domain.word import replace
 
 LONGEST_NAME, LONGEST_PROMPT, MOST_TIMES = 200, 5000, 1_000_000
+MOST_JOBS = 100
+"""Of one stranger."""
 _PAST = timedelta(seconds=120)
 
 
@@ -94,9 +97,11 @@ def pick_job(jobs: Sequence[Job], word: str) -> Job:
 
 
 def create_job(tx: Tx, agent: AgentId, wish: JobSpec, origin: Source | None, context: JobContext) -> Job:
-    default = (
-        ORIGIN if origin is not None and context.targets(tx, ORIGIN, origin, context.settings) else LOCAL
-    )
+    if origin is not None and not is_trusted(origin, context.settings):
+        _check_number(tx, origin)
+    default = LOCAL
+    with contextlib.suppress(UserError):
+        default = ORIGIN if origin is not None and delivered_to(tx, ORIGIN, origin, context) else LOCAL
     job = Job(
         id=new_job_id(),
         agent=agent,
@@ -118,11 +123,16 @@ class TooManyJobs(UserError):
     """Whoever asks has as many jobs as they may have."""
 
 
-def _check_number(tx: Tx, origin: Source, most: int) -> None:
-    account = origin.address.credential
-    made = [job for job in tx.jobs.list() if job.origin and job.origin.address.credential == account]
-    if sum(job.state is not JobState.COMPLETED for job in made) >= most:
-        raise TooManyJobs(f"There are {most} jobs of this key already.", hint="Remove one first.")
+def _check_number(tx: Tx, origin: Source) -> None:
+    """Behind an API key there is one stranger, in a chat each person is one."""
+    key = origin.address.credential if origin.kind is SourceKind.API else None
+    made = (
+        job
+        for job in tx.jobs.list()
+        if is_own(job, origin) or (key and job.origin and job.origin.address.credential == key)
+    )
+    if sum(job.state is not JobState.COMPLETED for job in made) >= MOST_JOBS:
+        raise TooManyJobs(f"There are {MOST_JOBS} jobs of yours already.", hint="Remove one first.")
 
 
 class JobAction(StrEnum):
@@ -264,7 +274,7 @@ def _free_name(tx: Tx, name: str, context: JobContext) -> str:
 def _deliver(tx: Tx, wanted: str | None, job: Job, context: JobContext) -> str:
     if wanted is None or not wanted.strip():
         return job.deliver_to
-    context.targets(tx, wanted, job.origin, context.settings)
+    delivered_to(tx, wanted, job.origin, context)
     return wanted.strip()
 
 
@@ -355,16 +365,9 @@ class JobDesk(Struct, frozen=True, kw_only=True):
 
         return await self.store.read(look)
 
-    async def create(self, wish: JobSpec, origin: Source | None, *, most: int | None = None) -> Job:
-        """With `most`, whoever has so many jobs already, through the account of `origin`, gets no other."""
+    async def create(self, wish: JobSpec, origin: Source | None) -> Job:
         await self._check(wish, origin)
-
-        def make(tx: Tx) -> Job:
-            if most is not None and origin is not None:
-                _check_number(tx, origin, most)
-            return create_job(tx, self.agent, wish, origin, self.context)
-
-        return await self._change(make)
+        return await self._change(lambda tx: create_job(tx, self.agent, wish, origin, self.context))
 
     async def update(self, word: str, wish: JobSpec) -> Job:
         if wish.script or wish.workdir or wish.model or wish.toolsets:

@@ -14,9 +14,10 @@ from msgspec import Struct
 from hermes.control.jobs.schedule import Once, Schedule, grace, read_schedule
 from hermes.control.jobs.wording import NOTIFY, how_to_stop, prompt_words, run_result, title, wakes
 from hermes.control.outbound.answers import AnswerWriter
-from hermes.control.outbound.sending import mirror
+from hermes.control.outbound.sending import mirror, reach_from
 from hermes.control.outbound.targets import ResolveTargets, default_targets, lane_of, real_place
 from hermes.control.people.routing import JOBS
+from hermes.control.people.standing import may_deliver
 from hermes.control.turn.children import last_step
 from hermes.control.turn.stopping import stop_turn
 from hermes.domain.chats.address import Address, Source, SourceKind
@@ -61,6 +62,19 @@ class JobContext(Struct, frozen=True, kw_only=True):
 
 def plan_of(job: Job, zone: tzinfo) -> Schedule:
     return read_schedule(job.schedule, job.anchor, zone)
+
+
+def delivered_to(tx: Tx, deliver: str, maker: Source | None, context: JobContext) -> tuple[Address, ...]:
+    """Where the answers of somebody's job go. It reaches no chat that the maker's words in a chat could not:
+    asked when it is made, and at each run, for people come to be admins and cease to be."""
+    to = context.targets(tx, deliver, maker, context.settings)
+    reaches = reach_from(tx, maker, lambda who: who is not None and may_deliver(who, context.settings))
+    if all(map(reaches, to)):
+        return to
+    raise UserError(
+        "Only the owner and admins have jobs that answer in other chats.",
+        hint="Let it answer where it is made (origin), or keep its answers (local).",
+    )
 
 
 # --- slots -----------------------------------------------------------------------------------------
@@ -153,7 +167,7 @@ def _claim(tx: Tx, job: Job, due: datetime, context: JobContext, manual: bool = 
 
 def _begin(tx: Tx, job: Job, run: JobRun, context: JobContext) -> JobRun:
     try:
-        to = context.targets(tx, job.deliver_to, job.origin, context.settings)
+        to = delivered_to(tx, job.deliver_to, job.origin, context)
     except UserError as error:
         to, problem = (), str(error)
     else:

@@ -96,9 +96,13 @@ def reach_of(tx: Tx, turn: TurnId | None, trusts: Trusts) -> Reaches:
     outside."""
     sender = None if turn is None else tx.turns.get(turn)
     who = None if sender is None else sender.input.guidance.origin or sender.source
+    return reach_from(tx, who, trusts, origin_of(tx, turn))
+
+
+def reach_from(tx: Tx, who: Source | None, trusts: Trusts, answers_in: Address | None = None) -> Reaches:
     if who is None or who.kind is SourceKind.WEBHOOK or trusts(who):
         return lambda to: True
-    own = {_chat(place) for place in (who.address, origin_of(tx, turn)) if place is not None}
+    own = {_chat(place) for place in (who.address, answers_in) if place is not None}
     return lambda to: _chat(real_place(tx, to)) in own
 
 
@@ -150,9 +154,9 @@ class MessageSender(Struct, frozen=True, kw_only=True):
         addresses = tuple(dict.fromkeys(lane_of(tx, to) for to in named))
         if not addresses:
             raise UserError("“local” is no chat: nothing was sent.", hint="Name a platform or a chat.")
-        if far := [to for to in addresses if not reaches(to)]:
+        if not all(map(reaches, addresses)):
             raise UserError(
-                f"Nothing was sent to {far[0]}: only the owner and admins have words sent to other chats.",
+                "Nothing was sent: only the owner and admins have words sent to other chats.",
                 hint="Tell it in this chat, or let an admin ask for it.",
             )
         for place, to in enumerate(addresses):

@@ -13,7 +13,7 @@ from hermes.domain.settings.settings import SCRIPT_DOOR, Settings
 OWNERS_KEYS = frozenset({DEFAULT_ACCOUNT, "owner"})
 """Whose requests are the owner's: the gateway's own key, and whoever connects to the owner's socket. No other
 key can be called so."""
-_ADMIN_SCOPE = "admin"
+_ADMIN_SCOPE, _CHATS_SCOPE = "admin", "sessions"
 
 
 class AdminList(Struct, frozen=True, kw_only=True):
@@ -64,6 +64,14 @@ def is_trusted(source: Source | None, settings: Settings) -> bool:
         key = settings.block(source.address).keys.get(name)
         return name in OWNERS_KEYS or (key is not None and _ADMIN_SCOPE in key.scopes)
     return not source.is_bot and admin_list(source, settings).holds
+
+
+def may_deliver(source: Source, settings: Settings) -> bool:
+    """Whether somebody's jobs may answer in any chat. An API key's may with the scope for chats."""
+    key = None
+    if source.kind is SourceKind.API:
+        key = settings.block(source.address).keys.get(source.address.account)
+    return is_trusted(source, settings) or (key is not None and _CHATS_SCOPE in key.scopes)
 
 
 def may_task(source: Source | None, agent: AgentId, settings: Settings) -> bool:

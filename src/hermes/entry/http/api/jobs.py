@@ -26,8 +26,6 @@ from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 Prompt = Annotated[str, msgspec.Meta(max_length=LONGEST_PROMPT)]
-MOST_JOBS = 100
-"""How many jobs of one agent a key without the scope `admin` may have."""
 _ID = re.compile(r"[0-9a-f]{12}")
 _CALLED = {"times": "repeat", "toolsets": "enabled_toolsets"}
 """Fields of a job's spec that clients call otherwise."""
@@ -173,8 +171,7 @@ async def make_job(call: HttpCall, body: NewJob) -> JobResponse:
     if not call.gateway.hosts(agent) or not call.principal.sees(agent):
         raise bad_request(f"There is no agent “{agent[:80]}”.", param="agent")
     desk, spec = _desk(call, agent), await _checked(call, agent, spec)
-    most = None if call.principal.may(KeyScope.ADMIN) else MOST_JOBS
-    return _shown(desk, await desk.create(spec, maker, most=most))
+    return _shown(desk, await desk.create(spec, maker))
 
 
 @route("GET", "/api/jobs/{id}", "One job.")
