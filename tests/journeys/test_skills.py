@@ -45,6 +45,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """New sessions share a prompt for a second; here each has one of its own."""
     monkeypatch.setattr("hermes.app.agents.prompt._GOOD_FOR", 0.0)
     monkeypatch.setattr("hermes.app.agents.skills._GOOD_FOR", 0.0)
+    monkeypatch.setattr("hermes.app.agents.skills._LONG", float("inf"))
 
 
 def skilful(request: ModelRequest) -> Say:
@@ -266,6 +267,12 @@ async def test_jobs_follow_the_skills_they_name(tmp_path: Path) -> None:
         assert isinstance(said, UserSaid)
         assert "Answer with: hello from the skill" in said.context
         assert "There is no skill “nowhere”" in said.context
+
+
+async def test_without_their_tools_nobody_is_told_of_skills(tmp_path: Path) -> None:
+    async with Chats(tmp_path / "home", CONFIG + "agent: {disabled_toolsets: [skills]}\n") as chats:
+        await chats.say("hello")
+        assert "skill_view" not in chats.system and "skill_view" not in chats.tools
 
 
 async def test_a_project_lends_its_skills_to_the_owner_alone(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ log = logging.getLogger("hermes.app")
 BUILT_IN = "files"
 """The memory that each agent has: its own files."""
 _GOOD_FOR = 1.0
+_READS_SKILLS = "skill_view"
 NOTES_SECONDS = 8.0
 """How long a new session waits for a memory."""
 FILES_SECONDS = 5.0
@@ -84,6 +85,8 @@ class SystemPrompt:
         key = (world, plain, files is not None)
         tiers = self._fresh(key) or await self._read_once(key, files)
         skills = "" if self.skills is None else self.conceal(await self.skills(source, world))
+        if _READS_SKILLS not in self.toolbox.usable_for(source):
+            skills = ""
         context = join_blocks(tiers.context, skills, tiers.volatile)
         tool_list = self.toolbox.freeze(session, source)
         return FrozenPrompt(text=tiers.stable, context=context, tool_list=tool_list)

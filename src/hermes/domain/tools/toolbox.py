@@ -104,7 +104,7 @@ class Toolbox:
         """The same for a session that begins with what comes from there."""
         return self._loaded(tuple(self._limits(None, source)))
 
-    def usable_for(self, source: Source) -> Mapping[str, Tool]:
+    def usable_for(self, source: Source | None) -> Mapping[str, Tool]:
         """What such a session can reach, told of or not."""
         return self._within(tuple(self._limits(None, source)))
 
