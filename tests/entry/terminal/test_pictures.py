@@ -37,6 +37,15 @@ def by_age(people: list[Person]) -> list[Person]:
     return folder
 
 
+def _programs(folder: Path) -> Path:
+    """The greeting counts tools, and some of them are there where these programs are."""
+    folder.mkdir()
+    for name in ("chromium", "espeak-ng"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
 Scene = Callable[[Glass, Path], None]
 DARK, LIGHT = "1616/1818/1d1d", "ffff/ffff/ffff"
 
@@ -111,7 +120,12 @@ SCENES: dict[str, tuple[Scene, int, int, dict[str, str]]] = {
 def test_the_pictures_show_the_chat(home: Path, name: str) -> None:
     play, columns, rows, variables = SCENES[name]
     light = name == "chat-light"
-    with at_terminal(home, rich=True, **{REAL_TOOLS: "1", **variables}) as person:
+    variables = {
+        REAL_TOOLS: "1",
+        "PATH": f"{_programs(home.parent / 'bin')}:{os.environ['PATH']}",
+        **variables,
+    }
+    with at_terminal(home, rich=True, **variables) as person:
         glass = Glass(person, columns=columns, rows=rows, background=LIGHT if light else DARK)
         glass.until("/help", "❯")
         glass.rest()
