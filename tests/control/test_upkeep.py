@@ -12,9 +12,11 @@ from hermes.control.workers import Supervisor
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.store import Tx
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock, settle
-from hermes.testing.harness import Journey
+from hermes.testing.harness import Journey, open_settings
 from hermes.testing.platform import to_inbound
 from hermes.testing.world import Update
 
@@ -56,6 +58,26 @@ async def test_a_chore_is_done_at_its_times_and_says_how_it_went() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
+
+
+async def test_the_operator_is_told_once_a_day_of_what_keeps_failing(tmp_path: Path) -> None:
+    clock = FakeClock()
+    failing = Chore(name="home backup", every=60.0, run=telling(Unreachable("no room")), missed=True)
+    other = Chore(name="usage", every=60.0, run=telling(Unreachable("a trifle")))
+    owned = PlatformSettings(allow_all_users=True, allowed_users=("ann",))
+    settings = open_settings(platforms={"fake": owned})
+    async with Journey(folder=tmp_path, clock=clock, settings=settings) as chat:
+        chat.world.write("/sethome", chat="9", user="ann")
+        await chat.until_seen("home channel", chat="9")
+        chores = chat.gateway._wire_chores(replace(chat.gateway._parts, chores=(failing, other)))
+        for _ in range(2):
+            await chores.run("usage")
+            await chores.run("home backup")
+        await chat.until_seen("⚠️ home backup failed: no room", chat="9")
+        await clock.leap(86_400)
+        await chores.run("home backup")
+        await chat.until(lambda: sum("home backup failed" in text for text in chat.world.seen("9")) == 2)
+        assert "trifle" not in str(chat.world.seen("9"))
 
 
 async def test_settled_deliveries_are_forgotten_by_age(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ class Chore(Struct, frozen=True, kw_only=True):
     run: Callable[[], Awaitable[str]]
     first: float = 0.0
     """Seconds after the start until it is done for the first time."""
+    missed: bool = False
+    """Whether the operator is told when it fails."""
 
 
 class ChoreState(Struct, kw_only=True):
@@ -50,8 +52,15 @@ class ChoreState(Struct, kw_only=True):
 
 
 class Chores:
-    def __init__(self, clock: Clock, chores: Sequence[Chore]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        chores: Sequence[Chore],
+        report: Callable[[str, str], Awaitable[None]] | None = None,
+    ) -> None:
+        """`report` tells the operator of the name of a chore and of what was wrong."""
         self._clock = clock
+        self._report = report
         self._chores = {chore.name: chore for chore in chores}
         self.states = {chore.name: ChoreState(name=chore.name, every=chore.every) for chore in chores}
 
@@ -68,6 +77,8 @@ class Chores:
             state.outcome, state.ok = str(error) or type(error).__name__, False
         state.runs += 1
         state.last_at = self._clock.now()
+        if chore.missed and not state.ok and self._report is not None:
+            await self._report(name, state.outcome)
         return state
 
     async def _keep(self, chore: Chore) -> None:

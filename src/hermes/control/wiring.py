@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 
 from msgspec import field
 
@@ -20,6 +21,7 @@ from hermes.control.jobs.ticker import Cron
 from hermes.control.outbound.accounts import PausedAccounts, PlatformAccounts
 from hermes.control.outbound.answers import SPEECH, AnswerWriter
 from hermes.control.outbound.delivery import Delivery
+from hermes.control.outbound.notices import report_failed
 from hermes.control.outbound.sending import MessageSender
 from hermes.control.outbound.spoken import SpokenAnswers
 from hermes.control.outbound.targets import Aliases, named_targets
@@ -148,7 +150,13 @@ class WiredGateway:
         forget, tidy = forgetting(parts.store, parts.clock, age), tidying(parts)
         usual = [forget, self.sessions_expiry.chore, self.flushes.chore, tidy, pruning(parts)]
         usual.append(counting(parts.store))
-        return Chores(parts.clock, [*usual, *parts.chores])
+
+        async def report(name: str, why: str) -> None:
+            queue = partial(report_failed, what=name, why=why, settings=parts.live.now, now=parts.clock.now())
+            for to in await parts.store.write(queue):
+                self.delivery.ring(to)
+
+        return Chores(parts.clock, [*usual, *parts.chores], report)
 
     def announce_woken(self, turn: Turn) -> None:
         """A turn that no door began is stored: it begins, and whoever shows such turns hears of it."""

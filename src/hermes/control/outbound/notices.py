@@ -62,6 +62,13 @@ def report_undelivered(tx: Tx, row: OutboxRow, settings: Settings, now: datetime
     return home if notify(tx, _REPORT + row.key, home, text, now) else None
 
 
+def report_failed(tx: Tx, what: str, why: str, settings: Settings, now: datetime) -> list[Address]:
+    """Tell the operator, in every home channel and once a day, of work of the gateway's own that fails."""
+    text = f"⚠️ {what} failed: {one_line(why, _SHOWN)}"
+    places = set(home_channels(tx, settings).values())
+    return [to for to in places if notify(tx, f"failed:{what}:{now:%Y%m%d}:{to}", to, text, now)]
+
+
 def unsent_files(body: Body, why: str) -> str:
     return f"📎 {name_files(body.attachments)} could not be sent: {one_line(why, _SHOWN)}"
 
