@@ -307,6 +307,14 @@ async def test_the_gateway_makes_them_when_they_are_due_and_keeps_a_few(tmp_path
     assert "made hermes-20261124" in await chore.run()
     assert [made_at(file).day for file in backups.listed()] == [24, 19, 18] and len(copies) == 3
     assert by_hand.exists(), "only those made by the clock are counted and removed"
+    made = backups.listed()[0]
+    drafts = [made.with_name(f".{made.name}.{number}.part") for number in (1, 2)]
+    for draft in drafts:
+        draft.touch()
+    os.utime(drafts[0], (0, 0))
+    backups.prune(9)
+    assert [draft.exists() for draft in drafts] == [False, True], "one may be in the making"
+    assert len(backups.listed()) == 3
     sharing = replace(backups, home=tmp_path / "other" / "home")
     assert sharing.listed() == [], "another home may use the same folder"
     sharing.prune(0)

@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import shutil
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -41,6 +42,7 @@ AUTO, QUICK = "-auto", "-quick"
 """Kinds of backups: made by the clock, of which so many are kept; without conversations and files."""
 _STRANGE = re.compile(r"[^A-Za-z0-9]")
 _LOOK_SECONDS = 300.0
+_DRAFT_SECONDS = 86400.0
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ROOM = "Make room there, or copy the backup to a folder that has some."
 NO_PACKAGE = "Encryption needs a package."
@@ -97,8 +99,13 @@ class HomeBackups(Struct, frozen=True, kw_only=True):
         return sorted((file for file, kind in own if not kinds or kind in kinds), reverse=True)
 
     def prune(self, keep: int) -> None:
+        """Remove those beyond so many, and what backups left that were cut off more than a day ago."""
         for file in self.listed(AUTO)[keep:]:
             file.unlink(missing_ok=True)
+        for draft in self.folder.glob(f".hermes-*-{self._name}*.part"):
+            with suppress(FileNotFoundError):  # it was just finished
+                if draft.stat().st_mtime < time.time() - _DRAFT_SECONDS:
+                    draft.unlink()
 
 
 def made_at(backup: Path) -> datetime:
