@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.agents.tools import TurnLimits, check_toolsets, limit_for_all
+from hermes.app.agents.tools import TurnLimits, check_toolsets, house_limits, limit_for_all
 from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import SettingsError
 from hermes.domain.ids import MAIN_AGENT
@@ -88,6 +88,36 @@ def left(*names: str) -> str:
 )
 def test_groups_stand_for_their_toolsets(names: str, expected: str) -> None:
     assert left(*names.split()) == expected
+
+
+def person(user: str, platform: str = "telegram", kind: SourceKind = SourceKind.PRIVATE) -> Source:
+    return Source(address=Address(platform=platform, chat=user), kind=kind, user=user)
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "moved"),
+    [
+        ("", person("bob"), False),
+        ("", person("ann"), True),
+        ("", None, True),
+        ("", person("bob", "webhook", SourceKind.WEBHOOK), False),
+        ("", person("homeassistant", "homeassistant", SourceKind.CHANNEL), True),
+        ("platform_toolsets: {telegram: [all]}", person("bob"), False),
+        ("platform_toolsets: {telegram: [web, homeassistant]}", person("bob"), True),
+        ("platform_toolsets: {discord: [homeassistant]}", person("bob"), False),
+        (
+            "routes: [{match: {platform: telegram}, agent: main, toolsets: [homeassistant]}]",
+            person("bob"),
+            True,
+        ),
+    ],
+)
+def test_strangers_move_nothing_in_the_house(
+    tmp_path: Path, text: str, source: Source | None, moved: bool
+) -> None:
+    settings = loaded(tmp_path / "home", "telegram: {allow_admin_from: [ann]}\n" + text).settings
+    limits = house_limits(settings, None, source)
+    assert all(limit.allows(tool("ha_call_service", "homeassistant")) for limit in limits) is moved
 
 
 def test_a_server_of_tools_cannot_take_the_name_of_a_toolset() -> None:

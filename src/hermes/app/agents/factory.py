@@ -46,7 +46,7 @@ from hermes.app.agents.rewinding import AgentCheckpoints, able_to_rewind
 from hermes.app.agents.skills import AgentSkills
 from hermes.app.agents.sudo import SudoPasswords
 from hermes.app.agents.terminal_settings import check_terminal
-from hermes.app.agents.tools import OpenSources, TurnLimits, check_own_toolsets, check_toolsets
+from hermes.app.agents.tools import OpenSources, TurnLimits, check_own_toolsets, check_toolsets, house_limits
 from hermes.app.agents.world_scopes import WorldScopes, locks_of
 from hermes.app.browser import AppBrowser
 from hermes.app.egress import AppEgress
@@ -521,6 +521,7 @@ class AgentFactory:
                 *limits(session, source),
                 *skills.limits(source),
                 *mcp_limits(lambda: self._around.live.now, source),
+                *house_limits(self._around.live.now, session, source),
             ),
             dress=lambda tool: gate_tool(self._hooks, redacting(tool, secrets)),
             loading=profile.settings.tools.rule,

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct, field
 
 from hermes.agent.tools.registry import TOOLS, toolsets
+from hermes.control.people.standing import is_trusted
 from hermes.control.workers import Supervisor
 from hermes.domain.chats.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.errors import UserError
@@ -28,6 +29,8 @@ log = logging.getLogger("hermes.tools")
 T = TypeVar("T")
 _OTHER_NAMES = {"cli": LOCAL_DOOR, "api": "api_server"}
 """What platforms are called in `platform_toolsets`, where that is not their name."""
+_HOUSE = "homeassistant"
+"""Both the platform and the toolset."""
 OPEN_SECONDS = 30.0
 FIRST_SECONDS = 1.5
 """How long an agent's first turn waits for its sources."""
@@ -79,7 +82,21 @@ def _limits_by_place(
         yield ToolsetLimit(disabled=session.manner.tools_off)
 
 
-def _names_of(source: Source | None, session: Session | None) -> Collection[str]:
+def house_limits(
+    settings: Settings, session: Session | None, source: Source | None
+) -> Sequence[ToolsetLimit]:
+    """Who may speak with the agent may not open its owner's door, unless a limit of the place names the
+    toolset. Those who speak through the house live there."""
+    names, route = _names_of(source, session), settings.route_for(source)
+    chosen = {*names, *(() if route is None else route.toolsets)}
+    for key in names & settings.platform_toolsets.keys():
+        chosen |= {*settings.platform_toolsets[key].toolsets}
+    if _HOUSE in chosen or is_trusted(source, settings):
+        return ()
+    return (ToolsetLimit(disabled=(_HOUSE,)),)
+
+
+def _names_of(source: Source | None, session: Session | None) -> Set[str]:
     """What a platform and its account may be called. A turn that nobody wrote is limited like its session."""
     place = "" if session is None else session.place or ""
     credential = source.address.credential if source else place.partition(":")[0]
