@@ -32,6 +32,7 @@ from hermes.testing.platform_suite import (
     until,
 )
 from hermes.testing.platform_suite.whole import check_many_replies_under_faults
+from tests.effort import effort
 from tests.platforms.email.bed import ME, NOW, EmailBed, RealBed, written
 from tests.platforms.email.offices import PASSWORD, RealOffice, SmallOffice
 from tests.platforms.email.samples import MACHINES, MAILS, OUR_ID
@@ -277,6 +278,17 @@ def test_words_that_are_seen_are_read(html: str, text: str) -> None:
 def test_html_with_many_open_elements_is_read_to_its_end() -> None:
     html = '<div style="font-size:0">' + "<td><b>" * 20_000 + "</i>" * 20_000 + "<p class=x>seen"
     assert html_to_text(html).endswith("seen")
+
+
+@pytest.mark.parametrize("begun", ["<!--", "<a ", '<a href="', "</a ", "<!x", "<?"])
+def test_what_is_begun_and_never_ends_is_looked_for_once(begun: str) -> None:
+    """The parser would look from each of them to the end of the mail."""
+    assert effort(lambda: html_to_text("<p>seen" + begun * 5000)) < 300
+    assert html_to_text("<p>seen" + begun * 50) == "seen"
+
+
+def test_comments_end_where_browsers_end_them() -> None:
+    assert html_to_text("a<!-->b<!--->c<!-- x -- y -->d 1 < 2 <b>e</b>") == "abcd 1 < 2 e"
 
 
 # --- what goes out ---

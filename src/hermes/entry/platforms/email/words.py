@@ -50,6 +50,7 @@ _TOO_SMALL, _INVISIBLE, _GONE = 1, 2, 4
 """How a style hides words. What is in an element can undo the first two for itself."""
 _ZERO = re.compile(r"0+(?:\.0+)?(?:[a-z]+|%)?")
 _DEEPEST = 60
+_TAG = re.compile(r"<[A-Za-z/!?]")
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
 _MANY_LINES = re.compile(r"\n{3,}")
 _PHONE = (
@@ -123,7 +124,21 @@ def _known(charset: str | None) -> str:
 def html_to_text(html: str) -> str:
     """What a person reads of it; all words in it, if they would see none. Never raises; nothing in it is
     loaded or run."""
+    html = _closed(html)
     return _read(_Reader(), html) or _read(_Reader(hides=False), html)
+
+
+def _closed(html: str) -> str:
+    """Without a comment or a tag that never ends, as browsers have it: the parser would look for the end of
+    each that begins in it, all the way."""
+    parts, at = [], 0
+    while (begin := html.find("<!--", at)) >= 0:
+        parts.append(html[at:begin])
+        end = html.find("-->", begin + 2)
+        at = len(html) if end < 0 else end + 3
+    html = "".join([*parts, html[at:]])
+    open_tag = _TAG.search(html, html.rfind(">") + 1)
+    return html[: open_tag.start()] if open_tag else html
 
 
 def _read(reader: _Reader, html: str) -> str:
