@@ -11,7 +11,7 @@ import pytest
 
 from hermes.domain.errors import UserError
 from hermes.execution.checkpoints import shadow as shadow_module
-from hermes.execution.checkpoints.shadow import ShadowStore, SnapshotLimits
+from hermes.execution.checkpoints.shadow import ShadowStore, SnapshotLimits, StateNotes
 from hermes.execution.checkpoints.walk import list_files
 from tests.execution.beds import install
 
@@ -187,3 +187,13 @@ def test_a_lost_base_is_made_anew(tmp_path: Path, root: Path) -> None:
     (tmp_path / "shadow" / "seen").write_bytes(seen.replace(tree.encode(), b"1" * 40))
     state = store.snapshot("two", LIMITS)
     assert not store.changes(store.snapshot("three", LIMITS), state)
+
+
+def test_a_state_of_an_earlier_version_tells_nothing_beside_its_files(tmp_path: Path, root: Path) -> None:
+    (root / "a").write_text("1")
+    store = make(tmp_path, root)
+    tree = git(tmp_path / "shadow", "rev-parse", f"{store.snapshot('one', LIMITS)}^{{tree}}").strip()
+    git(tmp_path / "shadow", "config", "user.name", "hermes")
+    git(tmp_path / "shadow", "config", "user.email", "hermes")
+    old = git(tmp_path / "shadow", "commit-tree", "-m", "1700000000000000000", tree).strip()
+    assert (store.moment(old), store.notes(old)) == (1700000000000000000, StateNotes())

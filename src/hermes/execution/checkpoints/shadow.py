@@ -111,7 +111,8 @@ class ShadowStore:
         return int(words[1]) if len(words) > 1 else int(words[0]) * 10**9
 
     def notes(self, state: str) -> StateNotes:
-        return msgspec.convert(json.loads(self._run("log", "-1", "--format=%b", state) or "{}"), StateNotes)
+        told = self._run("log", "-1", "--format=%b", state).strip()
+        return msgspec.convert(json.loads(told or "{}"), StateNotes)
 
     def read(self, object_id: str) -> bytes:
         return self._run("cat-file", "blob", object_id)
