@@ -103,3 +103,14 @@ def test_what_cannot_be_leaves_nothing_behind(
     said = hermes(home, "profile", *(word.format(tmp=tmp_path) for word in words))
     assert said.code == 1 and said.clean and told in said.err, said
     assert not (home / "profiles").exists() or not [*(home / "profiles").iterdir()]
+
+
+def test_a_clone_takes_a_folder_for_no_file_of_secrets(home: Path) -> None:
+    (home / "workspace" / ".env").mkdir(parents=True)
+    (home / "workspace" / ".env" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (home / "workspace" / ".env.png").write_bytes(b"\x89PNG\r\n\xff")
+    said = hermes(home, "profile", "clone", "default", "twin")
+    twin = home / "profiles" / "twin"
+    assert said.code == 0 and (twin / "workspace" / ".env" / "pyvenv.cfg").exists(), said
+    assert (twin / "workspace" / ".env.png").read_bytes() == b"\x89PNG\r\n\xff"
+    assert TOKEN not in (twin / ".env").read_text()

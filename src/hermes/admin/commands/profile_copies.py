@@ -55,8 +55,10 @@ def _clone(command: CliCommand) -> None:
         file = Path(folder) / "profile.zip"
         _write(command, source, file, _is_of_accounts)
         _unpack(file, target)
-    for secrets in target.rglob(f"{SECRETS_FILE}*"):
-        replace_text(secrets, without_accounts(secrets.read_text(encoding="utf-8", errors="replace")), 0o600)
+    for secrets in filter(Path.is_file, target.rglob(f"{SECRETS_FILE}*")):
+        text = secrets.read_text(encoding="utf-8", errors="replace")
+        if (kept := without_accounts(text)) != text:
+            replace_text(secrets, kept, 0o600)
     command.console.line(f"The profile “{asked.new}” is like “{asked.name}”: {target}")
     command.console.note("It has no accounts of chat platforms: two profiles cannot use one token.")
     _tell_secrets(command, target)
