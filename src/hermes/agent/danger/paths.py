@@ -66,6 +66,12 @@ _LATER_OUTSIDE = late_pattern(
     re.DOTALL,
 )
 """What runs by itself where the workspace is used outside of the sandbox: by people, editors or servers."""
+_PROMPT = late_pattern(
+    r".*/(\.hermes|\.agents|\.claude)/skills(/.*)?|.*/(\.hermes|HERMES|AGENTS|CLAUDE)\.md|.*/\.cursorrules"
+    r"|.*/\.cursor/rules(/.*)?",
+    re.DOTALL | re.IGNORECASE,
+)
+"""What the prompt of later conversations in a folder is made of."""
 _LOGIN = late_pattern(r"~/\.ssh(/.*)?|/root/\.ssh(/.*)?|.*/authorized_keys2?", re.DOTALL)
 _SCHEDULE = late_pattern(r"/etc/(cron.*|anacrontab|at\..*)|/var/spool/(cron|at)(/.*)?", re.DOTALL)
 _SYSTEM = late_pattern(
@@ -231,6 +237,11 @@ def write_fault(path: str, place: CommandScope) -> str:
     if not fault and (path == own_rules or is_ignored(path, place.workspace, place.ignored)):
         fault = "ignored"
     return fault or ("write.secret" if _is_secret(path, place) else _system_fault(path, place))
+
+
+def prompt_fault(path: str, place: CommandScope) -> str:
+    """The id of the rule that a write there breaks after words from outside, or nothing."""
+    return "write.prompt" if _could_be(_PROMPT, path, place) else ""
 
 
 def _system_fault(path: str, place: CommandScope) -> str:

@@ -51,6 +51,7 @@ RULES: dict[str, DangerRule] = {
     "write.ssh": DangerRule("changes who can log in, or with which keys"),
     "write.startup": DangerRule("changes what runs by itself at login or later"),
     "write.later": DangerRule("changes what tools run later by themselves, outside of any sandbox"),
+    "write.prompt": DangerRule("changes what agents are told in later conversations"),
     "write.schedule": DangerRule("changes scheduled jobs"),
     "write.secret": DangerRule("changes files with credentials"),
     "write.system": DangerRule("changes files of the system"),

@@ -82,6 +82,13 @@ class CommandScope(Struct, frozen=True, kw_only=True):
 
         return write_fault(path, self)
 
+    def prompt_fault(self, path: str) -> str:
+        """The same after words from outside: they must not become orders for later. Nothing where a write
+        is asked for anyway."""
+        from hermes.agent.danger.paths import prompt_fault
+
+        return "" if self.write_fault(path) else prompt_fault(path, self)
+
     def is_sealed(self, path: str, *, writing: bool) -> bool:
         """Whether it is another agent's, or the gateway's, so that file tools never reach it."""
         from hermes.agent.danger.paths import is_sealed

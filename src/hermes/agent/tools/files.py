@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -65,8 +65,18 @@ async def ask_to_read(case: ApprovalCase, arguments: Mapping[str, Any]) -> Appro
 
 
 async def ask_to_write(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
+    return _ask_to_write(case, arguments, case.scope.write_fault)
+
+
+async def ask_after_outside(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
+    return _ask_to_write(case, arguments, case.scope.prompt_fault)
+
+
+def _ask_to_write(
+    case: ApprovalCase, arguments: Mapping[str, Any], fault_of: Callable[[str], str]
+) -> ApprovalPrompt | None:
     path, content = resolve_path(case.scope, str(arguments["path"])), str(arguments["content"])
-    fault = case.scope.write_fault(path)
+    fault = fault_of(path)
     if not fault or case.scope.is_sealed(path, writing=True):
         return None
 
@@ -263,7 +273,7 @@ async def _suggestion(invocation: ToolInvocation, path: str) -> str:
     )
 
 
-@tool("file", Effect.KEYED, needs=Backend, approval_check=ask_to_write, after_outside=_NO_MORE)
+@tool("file", Effect.KEYED, needs=Backend, approval_check=ask_to_write, after_outside=ask_after_outside)
 async def write_file(invocation: ToolInvocation, path: str, content: str) -> str:
     """Write a whole file, replacing what was there; folders are made. Use patch for small changes."""
     before, real = await check_target(invocation, path, writing=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -28,19 +28,29 @@ from hermes.agent.tools.replacing import apply_patch, difference_of
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import Backend, Command, FileView
 from hermes.domain.settings.declaring import STAND_IN
-from hermes.domain.tools.tool import Approval, ApprovalPrompt, Effect
+from hermes.domain.tools.tool import ApprovalPrompt, Effect
 
 _LARGEST = 4 << 20
 _MODE = 0o777
 
 
 async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
+    return _ask(case, arguments, case.scope.write_fault)
+
+
+async def _ask_after_outside(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
+    return _ask(case, arguments, case.scope.prompt_fault)
+
+
+def _ask(
+    case: ApprovalCase, arguments: Mapping[str, Any], fault_of: Callable[[str], str]
+) -> ApprovalPrompt | None:
     if arguments.get("patch"):
-        return _ask_for_all(case, str(arguments["patch"]))
+        return _ask_for_all(case, str(arguments["patch"]), fault_of)
     if not arguments.get("path"):
         return None  # it is refused
     path = resolve_path(case.scope, str(arguments["path"]))
-    fault = case.scope.write_fault(path)
+    fault = fault_of(path)
     if not fault:
         return None
     old, new = str(arguments.get("old") or ""), str(arguments.get("new") or "")
@@ -54,13 +64,13 @@ async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> A
     )
 
 
-def _ask_for_all(case: ApprovalCase, text: str) -> ApprovalPrompt | None:
+def _ask_for_all(case: ApprovalCase, text: str, fault_of: Callable[[str], str]) -> ApprovalPrompt | None:
     """One question about every file of a patch that has to be asked for."""
     try:
         paths = [resolve_path(case.scope, path) for change in read_patch(text) for path in change.paths]
     except UserError:
         return None
-    asked = [write_question(path, fault) for path in paths if (fault := case.scope.write_fault(path))]
+    asked = [write_question(path, fault) for path in paths if (fault := fault_of(path))]
     if not asked:
         return None
     shown = shown_lines(text.splitlines())
@@ -69,7 +79,7 @@ def _ask_for_all(case: ApprovalCase, text: str) -> ApprovalPrompt | None:
     )
 
 
-@tool("file", Effect.KEYED, needs=Backend, approval_check=_approval_check, after_outside=Approval.NEVER)
+@tool("file", Effect.KEYED, needs=Backend, approval_check=_approval_check, after_outside=_ask_after_outside)
 async def patch(
     invocation: ToolInvocation,
     path: str = "",

@@ -127,27 +127,35 @@ async def _judge(
 
 
 async def ask_after_outside(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
-    """A command that names a host, or a line for a process that does: somebody else may have put it there."""
+    """A command that names a host or writes orders for later, or a line for a process that does: somebody
+    else may have put it there."""
     from hermes.agent.danger.destinations import UNTOLD, destinations, own_services
+    from hermes.agent.danger.rules import RULES
 
     command = str(arguments.get("command") or arguments.get("text") or "")
-    if not command or not case.scope.network_open:
+    if not command:
         return None
     place = replace(case.scope, cwd=resolve_path(case.scope, arguments.get("workdir", "")))
-    place = (await _judge(case.services, case.session, command, place))[1]
-    hosts = destinations(command, place.cwd, place.scripts)
-    services = own_services(command, place.cwd, place.scripts)
-    if services and not await _serves_itself(case, command):
-        hosts += services
-    if not hosts:
+    verdict, place = await _judge(case.services, case.session, command, place)
+    orders = [path for path in verdict.written if place.prompt_fault(path)]
+    hosts: tuple[str, ...] = ()
+    if place.network_open:
+        hosts = destinations(command, place.cwd, place.scripts)
+        services = own_services(command, place.cwd, place.scripts)
+        if services and not await _serves_itself(case, command):
+            hosts += services
+    if not hosts and not orders:
         return None
-    told = ", ".join("a host that cannot be told" if host == UNTOLD else host for host in hosts)
+    told = [f"It {RULES['write.prompt'].reason}: {', '.join(map(visible_line, orders))}."] if orders else []
+    if hosts:
+        named = ("a host that cannot be told" if host == UNTOLD else host for host in hosts)
+        told.append(f"It reaches {', '.join(named)}.")
     process, folder = str(arguments.get("id", "")), resolve_path(case.scope, arguments.get("workdir", ""))
     return ApprovalPrompt(
         text=f"{f'Send to {visible_line(process)}' if process else 'Run'}: {visible(command)}\n"
-        f"It reaches {told}.",
+        + "\n".join(told),
         digest=action_digest("reach", command, folder, process),
-        hosts=hosts,
+        hosts=() if orders else hosts,
     )
 
 
