@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
+import sys
 from pathlib import Path
+from subprocess import DEVNULL
 
 import pytest
 
@@ -13,7 +16,8 @@ from hermes.cli import main
 from hermes.domain.errors import UserError
 from hermes.execution.sandboxes.kept import kept_file, read_kept
 from hermes.state.settings.whole_changes import ConfigChange
-from tests.cli.command import Said, gateway, hermes
+from tests import nursery
+from tests.cli.command import PATIENCE, Said, environment, gateway, hermes
 from tests.cli.test_chat import chat
 from tests.cli.test_config_apply import agents_of
 
@@ -64,6 +68,12 @@ def test_agents_are_added_listed_and_shown(home: Path) -> None:
     assert rows[1]["routes"] == [1] and rows[0]["default"] is True
     shown = hermes(home, "agent", "show", "play")
     assert shown.code == 0 and str(home / "agents" / "play") in shown.out and "m (" in shown.out
+
+
+def test_an_agent_gets_no_reserved_name_and_no_model_of_nobody(home: Path) -> None:
+    refused(hermes(home, "agent", "add", "default"), "not a reserved name (default,")
+    refused(hermes(home, "agent", "add", "play", "--model", "nosuch:zzz"), "There is no provider “nosuch”")
+    assert config(home) == CONFIG and not (home / "agents").exists()
 
 
 def test_an_agent_made_like_another_has_its_keys_but_no_bot_token(home: Path) -> None:
@@ -199,6 +209,27 @@ def test_a_removed_agent_keeps_its_data_until_they_are_purged(home: Path) -> Non
     assert hermes(home, "agent", "remove", "--purge", "work", "--yes").code == 0
     assert listed(home, "sessions", "list") == [] and not (home / "agents" / "work").exists()
     refused(hermes(home, "agent", "remove", "work", "--yes"), "There is no agent “work”.")
+
+
+def test_a_purge_of_an_agent_at_work_changes_nothing(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, gateway(home):
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        slow = CONFIG.replace("{description: the office}", "{model: custom:slow:m}")
+        (home / "config.yaml").write_text(f"{slow}providers: {{slow: {{base_url: {url}}}}}\n")
+        assert hermes(home, "config", "apply").code == 0
+        words = [sys.executable, "-P", "-m", "hermes", "--agent", "work", "-z", "hello"]
+        process = nursery.Popen(
+            words, env=environment(home), cwd="/", stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
+        )
+        silent.settimeout(PATIENCE)
+        with silent.accept()[0]:
+            before = config(home)
+            refused(
+                hermes(home, "agent", "remove", "--purge", "work", "--yes"), "The agent work is at work now"
+            )
+            assert config(home) == before
+        process.kill()
+        process.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("place", ["renamed", "elsewhere", "linked"])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 from functools import partial
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +19,7 @@ from aiohttp.test_utils import TestServer
 
 from hermes.app.egress import AppEgress
 from hermes.app.skill_hub import SkillHub
+from hermes.control.commands.registry import COMMANDS
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.domain.knowledge.skill import SkillTrust, digest_of
@@ -48,6 +51,7 @@ def test_the_life_of_an_installed_skill(tmp_path: Path) -> None:
     assert done.code == 0 and f"pinned to {digest_of(FILES)}" in done.out
     listed = json.loads(hermes(home, "skills", "list", "--json").out)
     assert {"tea": "community", "plan": "bundled"}.items() <= {e["name"]: e["trust"] for e in listed}.items()
+    assert digest_of(FILES) in hermes(home, "skills", "inspect", "tea").out
     assert "up to date" in hermes(home, "skills", "update").out
     put(source, {"SKILL.md": FILES["SKILL.md"] + b" Steep."})
     updated = hermes(home, "skills", "update", "tea", "--yes")
@@ -92,6 +96,8 @@ def test_optional_skills_own_ones_and_turning_off(tmp_path: Path) -> None:
     names = {e["name"]: e["trust"] for e in json.loads(hermes(home, "skills", "list", "--json").out)}
     assert names["release-notes"] == "official" and names["my-way"] == "local" and "plan" not in names
     assert "Not used: plan;" in hermes(home, "skills", "list").err
+    assert "plan" in hermes(home, "skills", "inspect", "plan").out
+    assert "disabled" in hermes(home, "-s", "plan", "-z", "hello").err
     still = hermes(home, "skills", "enable", "plan", "--platform", "telegram")
     assert "off everywhere; first:" in still.err
     assert hermes(home, "skills", "enable", "plan").code == 0
@@ -234,6 +240,16 @@ async def test_a_renamed_skill_of_a_hub_is_refused(tmp_path: Path) -> None:
     async with Site(tmp_path, {"skills": [entry(files)]}, files) as site:
         with pytest.raises(UserError, match=r"calls it tea, its SKILL\.md coffee"):
             await site.hub.propose(f"{site.url}#tea")
+
+
+async def test_help_names_what_chats_can_do_with_skills(tmp_path: Path) -> None:
+    import_module("hermes.control.commands.skills")
+    usage = COMMANDS["skills"].usage
+    async with Site(tmp_path / "home", {}) as site:
+        for verb in {*re.findall("[a-z]+", usage)} - {"search", "words", "or", "name", "browse"}:
+            with pytest.raises(UserError) as refused:
+                await site.hub.act(f"{verb} nosuch")
+            assert "cannot do" not in str(refused.value)
 
 
 async def test_a_skill_comes_from_git(tmp_path: Path) -> None:

@@ -133,6 +133,25 @@ def test_the_key_variable_of_a_provider() -> None:
     assert key_variable("some.service") == "SOME_SERVICE_API_KEY"
 
 
+@pytest.mark.parametrize(
+    ("block", "agents"),
+    [
+        ("{}", {"site": None}),
+        ("{keys: {site: {agents: [main]}}}", {"site": ("main",)}),
+        ("{keys: {desk: {agents: [main]}}}", {"site": None, "desk": ("main",)}),
+        ("{keys: [site]}", {}),  # its limits cannot be read
+    ],
+)
+def test_a_variable_declares_a_key_of_the_api(
+    tmp_path: Path, block: str, agents: dict[str, tuple[str, ...] | None]
+) -> None:
+    (tmp_path / "config.yaml").write_text(f"platforms: {{api_server: {block}}}\n")
+    loaded = load_settings(tmp_path, {"API_SERVER_KEYS_SITE_KEY": "long-enough-to-be-a-key"})
+    keys = loaded.settings.platforms["api_server"].keys
+    assert {name: key.agents for name, key in keys.items()} == agents
+    assert all(key.scopes == ("chat",) for key in keys.values())
+
+
 def test_gateway_keys_stand_in_two_places_and_top_level_wins(tmp_path: Path) -> None:
     config = """
 gateway:

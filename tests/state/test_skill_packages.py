@@ -84,6 +84,8 @@ def _link(info: zipfile.ZipInfo) -> None:
     [
         (zipped({"SKILL.md": HEAD, "../../.bashrc": b"x"}), "leads out"),
         (zipped({"SKILL.md": HEAD, "/etc/cron.d/x": b"x"}), "leads out"),
+        (zipped({"tea/SKILL.md": HEAD, "../../.bashrc": b"x"}), "leads out"),
+        (zipped({"tea/SKILL.md": HEAD, "/etc/cron.d/x": b"x"}), "leads out"),
         (zipped({"SKILL.md": HEAD, "a\\..\\b": b"x"}), "leads out"),
         (zipped({"SKILL.md": HEAD, "key": b"/etc/passwd"}, _link), "is a link"),
         (zipped({"SKILL.md": HEAD, "bomb": b"\0" * (LARGEST_FILE + 1)}), "larger than 1 MB"),

@@ -20,9 +20,12 @@ async def count_agent_rows(desk: OperatorDesk, agent: str) -> int:
 
 
 @operation("POST", "agent-idle", "Refuse if an agent is at work, or waits for an answer.")
-async def check_agent_idle(desk: OperatorDesk, agent: str) -> bool:
-    """What it waits for may be the work of another agent, which answers to its id, or the other way round."""
+async def check_agent_idle(desk: OperatorDesk, agent: str, waiting: bool = True) -> bool:
+    """What it waits for may be the work of another agent, which answers to its id, or the other way round;
+    without `waiting` that does not count."""
     _check_not_busy(desk, AgentId(agent))
+    if not waiting:
+        return True
     if await desk.of(_checked(agent)).read(lambda tx: tx.questions.open_of(None)):
         raise _at_work(agent)
     return True

@@ -386,7 +386,7 @@ async def test_a_profile_in_the_path_is_the_default_agent_there(tmp_path: Path) 
         found = await api.app.store.scoped(AgentId("helper")).read(lambda tx: tx.sessions.find(""))
         assert [one.id for one in found] == [heard.headers["X-Hermes-Session-Id"]]
         missing = await api.post("/p/nobody/v1/chat/completions", HI)
-        assert (missing.status, missing.json["error"]["code"]) == (404, "unknown_profile")
+        assert (missing.status, missing.json["error"]["code"]) == (404, "unknown_agent")
 
 
 async def test_without_a_key_nobody_is_told_which_agents_there_are(tmp_path: Path) -> None:

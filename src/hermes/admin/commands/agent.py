@@ -4,6 +4,7 @@ in config.yaml, and a running gateway adopts that; an agent's conversations stay
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from hermes.admin.commands.model import check_model
 from hermes.admin.shell.changing import DRY_RUN, UNCHANGED, apply_change, load
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.home import HomeAccess, agents_of, open_home
@@ -199,6 +201,8 @@ def _add(command: CliCommand) -> None:
         raise UserError("An agent cannot be made like itself.", hint="Name another one with --from.")
     agent = _new_name(settings, asked.agent)
     like = None if asked.like is None else _known(settings, asked.like)
+    if asked.model:
+        asyncio.run(check_model(command, asked.model, asked.provider or ""))
     given = {name: getattr(asked, name) for name in ("description", "model", "provider")}
     entry = {name: value for name, value in given.items() if value}
     home = command.home / "agents" / agent
@@ -273,6 +277,9 @@ def _remove(command: CliCommand) -> None:
                 if isinstance(routes[place], dict) and routes[place].get("agent") == agent:
                     del routes[place]
 
+    access = open_home(command)
+    if command.asked.purge and not access.empty:
+        access.ask(check_agent_idle, agent=agent, waiting=False)
     planned = plan_change(command.home, change)
     for note in _left_behind(command.home, settings, agent):
         console.note(note)

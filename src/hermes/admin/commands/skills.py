@@ -31,6 +31,7 @@ from hermes.state.settings.by_key import set_setting
 from hermes.state.settings.loader import load_settings
 from hermes.state.skills.installing import InstalledSkills
 from hermes.state.skills.manifest import write_manifest
+from hermes.state.skills.package import pack_folder
 
 T = TypeVar("T")
 _WHOSE = {"--agent ID": "the agent, if not main"}
@@ -57,11 +58,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     search = add("search", "Search skills, here and where they can be installed from.", _search)
     declare(search, {"words": "what it should do"} | _WHOSE | JSON)
     source = {"source": "a folder, a zip, https://…, https://…#name, or the name of an optional skill"}
+    any_skill = {"source": f"the name of a skill that is there, {source['source']}"}
     add(
         "inspect",
-        "Show what a skill does, runs and reaches, before it is installed.",
+        "Show what a skill does, runs and reaches: one that is there, or before it is installed.",
         _inspect,
-        source | _WHOSE,
+        any_skill | _WHOSE,
     )
     add("install", "Install a skill, pinned to its digest.", _install, source | _WHOSE | _YES | _FORCE)
     update = add("update", "Update an installed skill, or all; shows what changes.", _update)
@@ -163,8 +165,13 @@ def _search(command: CliCommand) -> None:
 
 
 def _inspect(command: CliCommand) -> None:
-    proposal = _run(_hub(command).propose(command.asked.source))
-    _show(command, proposal)
+    source = command.asked.source
+    here = {skill.name: skill for skill in skills_of(command, every=True).all()}.get(source)
+    if here is None:
+        _show(command, _run(_hub(command).propose(source)))
+    else:
+        package = pack_folder(Path(here.folder))
+        _show(command, SkillProposal(package=package, source=here.folder, trust=here.trust))
 
 
 def _show(command: CliCommand, proposal: SkillProposal) -> None:

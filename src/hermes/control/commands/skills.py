@@ -78,7 +78,7 @@ async def _look_after(request: CommandRequest) -> str | None:
 @command(
     "skills",
     "list skills; search, inspect, install, update or remove them",
-    usage="[search words | inspect, install, update, remove, enable or disable name]",
+    usage="[search or browse words | inspect, install, update or remove name]",
     prepare=_look_after,
     seconds=120.0,
 )

@@ -25,6 +25,7 @@ _TO_SLUG = re.compile(r"[^\w-]+|_+")
 _HYPHENS = re.compile(r"-{2,}")
 _HEAD = "# Skills"
 _TELL = "If one fits, load it with `skill_view` and follow it."
+_WHERE = "The tool skills_list and `hermes skills list` show them, the latter also those that are disabled."
 _SEARCH = "Ways of working that you can load: `skills_list` finds one for a task, `skill_view` loads it."
 
 
@@ -98,7 +99,7 @@ def pick_skill(name: str, skills: Iterable[Skill]) -> Skill:
     near = closest(wanted, by_name)
     raise UserError(
         f"There is no skill “{one_line(name, 70)}”.",
-        hint=f"Did you mean {near}?" if near else "skills_list, or hermes skills list, shows them.",
+        hint=f"Did you mean {near}?" if near else _WHERE,
     )
 
 

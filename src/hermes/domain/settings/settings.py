@@ -63,8 +63,11 @@ LOCAL_WINDOW = 16_384
 """What a model from a file reads, if nobody says."""
 AUTO = "auto"
 """The setting of a backend that leaves the choice to what works on this machine."""
-NAME_RULE = "small letters, digits, “-” and “_”, at most 64, beginning with a letter or a digit"
 RESERVED_NAMES = frozenset({"default", "hermes", "root", "sudo", "test", "tmp"})
+NAME_RULE = (
+    "small letters, digits, “-” and “_”, at most 64, beginning with a letter or a digit, and not a reserved "
+    f"name ({', '.join(sorted(RESERVED_NAMES))})"
+)
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 

@@ -216,7 +216,7 @@ class HttpServer:
             return None
         agent = AgentId(name)
         if not self._site.gateway.hosts(agent) or not principal.sees(agent):
-            raise errors.not_found("profile", name, "unknown_profile")
+            raise errors.not_found("agent", name, "unknown_agent")
         return agent
 
 

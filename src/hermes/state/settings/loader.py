@@ -21,8 +21,8 @@ from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.models.credential import Credential, secrets_of
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.settings.platforms import PlatformSettings
-from hermes.domain.settings.settings import Settings
+from hermes.domain.settings.platforms import ApiKey, PlatformSettings
+from hermes.domain.settings.settings import UNREADABLE, Settings
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.state.home.agent_homes import check_homes
@@ -37,6 +37,7 @@ from hermes.state.settings.dotenv import parse_dotenv
 from hermes.state.settings.history import CONFIG_FILE as CONFIG_FILE
 from hermes.state.settings.key_places import arrange
 from hermes.state.settings.model_access import complete_model
+from hermes.state.settings.platform_reader import API_SERVER
 from hermes.state.settings.reader import SettingsReader
 from hermes.state.settings.secrets import Secrets, looks_like_placeholder, password_in
 from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("hermes.settings")
 S = TypeVar("S", bound="DataclassInstance")
 SECRETS_FILE = ".env"
+_KEY_OF_API = re.compile(r"API_SERVER_KEYS_([A-Z0-9_]+)_KEY")
 _ASSIGNED = re.compile(r"[A-Z][A-Z0-9_]*(?=\s*=)")
 _CHOOSE = "Choose one that nobody guesses: at least twelve characters, with digits."
 _EXPOSED = "Others on this machine can read it."
@@ -368,7 +370,19 @@ def _with_environment(
             after = replace(after, enabled=False)
         if name in blocks or name in accounts or after != before:
             blocks[name] = after
+    api = blocks.get(API_SERVER, PlatformSettings())
+    if (keys := _declared_keys(variables, api.keys)) != api.keys:
+        blocks[API_SERVER] = replace(api, keys=keys)
     return replace(_overlaid(settings, variables), platforms=blocks, **changed)
+
+
+def _declared_keys(variables: Iterable[str], keys: Mapping[str, ApiKey]) -> dict[str, ApiKey]:
+    """The keys of the HTTP API, with those that only a variable declares."""
+    if UNREADABLE in keys:
+        return {}  # nobody knows the limits that stood there
+    own = {names.platform_variable(API_SERVER, f"keys_{name}_key") for name in keys}
+    found = (_KEY_OF_API.fullmatch(variable) for variable in variables if variable not in own)
+    return {match[1].lower(): ApiKey() for match in found if match} | dict(keys)
 
 
 def _told_accounts(variables: Mapping[str, _Variable], platforms: frozenset[str]) -> set[str]:

@@ -111,7 +111,7 @@ class SettingsReader(PlatformReader):
     def agent(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
         if not declared.is_name(name):
             message = f"An agent cannot be called “{one_line(name)}”."
-            self.findings.problem(line, message, f"Use {declared.NAME_RULE}; some are reserved.")
+            self.findings.problem(line, message, f"Use {declared.NAME_RULE}.")
             return None
         before, pairs = self.findings.count, dict(node.pairs) if isinstance(node, YamlMapping) else {}
         if "toolsets" in pairs and "enabled_toolsets" not in pairs:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from hermes.domain.settings import settings as declared
 from hermes.domain.settings.budgets import Budget
-from hermes.domain.settings.declaring import Section, is_section
+from hermes.domain.settings.declaring import NONE_LISTED, Section, is_section
 from hermes.domain.settings.manner import (
     HumanDelay,
     Personality,
@@ -15,6 +15,7 @@ from hermes.domain.settings.manner import (
     ReasoningOverride,
     RuntimeFooter,
 )
+from hermes.domain.settings.platforms import ApiKey
 from hermes.state.settings import values
 from hermes.state.settings.key_places import not_a_section
 from hermes.state.settings.value_reader import ValueReader, is_blank
@@ -23,6 +24,7 @@ from hermes.state.settings.yaml_tree import YamlMapping, YamlNode, YamlScalar
 S = TypeVar("S", bound=Section)
 Entry = tuple[str, Any] | None
 """A section of a table under its name; None if it does not count."""
+_NOTHING_ALLOWED = {Budget: Budget(calls=0), ApiKey: ApiKey(scopes=NONE_LISTED, agents=NONE_LISTED)}
 _SHORT: dict[type, str] = {
     Personality: "system_prompt",
     PlatformHint: "append",
@@ -68,9 +70,9 @@ class SectionReader(ValueReader):
     def table(self, kind: type, node: YamlNode, path: str) -> dict[str, Any]:
         """Sections under names of their own; those that do not count are left out."""
         entry = self.entries[kind]
-        if kind is Budget and not (isinstance(node, YamlMapping) or is_blank(node)):
+        if kind in _NOTHING_ALLOWED and not (isinstance(node, YamlMapping) or is_blank(node)):
             not_a_section(path, node, self.findings)
-            return {declared.UNREADABLE: Budget(calls=0)}  # a limit that cannot be read denies
+            return {declared.UNREADABLE: _NOTHING_ALLOWED[kind]}  # a limit that cannot be read denies
         entries = [entry(name, line, child, f"{path}.{name}") for name, line, child in self.pairs(node, path)]
         return dict(filter(None, entries))
 

@@ -186,6 +186,8 @@ def _unzip(archive: ZipFile, wanted: str) -> SkillPackage:
     size = 0
     for entry in entries:
         path = PurePosixPath(entry.filename)
+        if ".." in path.parts or path.is_absolute():
+            check_file_path(entry.filename)
         if (root and not path.is_relative_to(root)) or not is_kept(entry.filename):
             continue
         name = entry.filename.removeprefix(f"{root}/") if root else entry.filename
