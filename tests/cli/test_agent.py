@@ -391,6 +391,15 @@ def test_an_agent_that_cannot_be_built_is_told_with_its_line_and_to_who_asks_for
     assert asked.code == 1 and asked.clean and told in asked.err, asked
 
 
+def test_what_an_agent_knows_is_seen_also_if_it_cannot_be_built(home: Path, tmp_path: Path) -> None:
+    assert hermes(home, "memory", "list", "--agent", "work").code == 0
+    (home / "config.yaml").write_text("model: demo\nagents: {work: {disabled_toolsets: [termnal]}}\n")
+    with gateway(home):
+        refused(hermes(home, "--agent", "work", "-z", "hello"), "cannot be used")
+        assert hermes(home, "memory", "list", "--agent", "work").code == 0
+        assert hermes(home, "export", str(tmp_path / "out")).code == 0
+
+
 def test_checks_name_what_keeps_an_agent_out_and_what_keeps_none_apart(home: Path) -> None:
     (home / "agents" / "work").mkdir(parents=True)
     (home / "agents" / "work" / ".env").write_text("TELEGRAM_BOT_TOKEN=1:abc\n")

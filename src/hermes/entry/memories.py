@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from hermes.control.core import AgentUnavailable
 from hermes.control.people.memory import change_entry, entries_about, forget_person
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
@@ -25,7 +28,8 @@ async def list_memory(
         return tx.memory.find(words, persons, MOST_FOUND)
 
     if agent in desk.agents:
-        await _read_back(desk, agent)
+        with suppress(AgentUnavailable):  # what it remembers can be seen all the same
+            await _read_back(desk, agent)
     # One that is removed may have left something that is remembered.
     return await desk.of(AgentId(agent)).read(read) or await desk.collect(read, agent)
 
