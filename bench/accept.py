@@ -15,10 +15,14 @@ from bench.bare import BareWriter, Statement
 from bench.figure import Better, Figure
 from bench.rig import ACCOUNT, bench_settings, inbound
 from bench.stopwatch import Stopwatch, percentile, run
+from hermes.app.agents.registry import AgentRegistry
+from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
 from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import SystemClock
+from hermes.domain.ids import AgentId
+from hermes.domain.settings.live import LiveSettings
 from hermes.state.store.codec import encode
 from hermes.state.store.migrations import FIRST
 from hermes.state.store.writer import SqliteStore
@@ -60,9 +64,20 @@ def measure(folder: Path, quick: bool) -> list[Figure]:
 
 async def _ours(folder: Path, messages: int) -> tuple[Stopwatch, list[float], int]:
     async with SqliteStore(folder / "accept.db") as store:
-        clock, loops = SystemClock(), Supervisor()
+        clock = SystemClock()
+        loops = Supervisor(clock)
+
+        async def no_agent(agent: AgentId) -> Runtime:
+            raise AssertionError(f"{agent} is not asked for: messages are only accepted")
+
         gateway = Gateway(
-            GatewayParts(store=store, runtimes={}, settings=bench_settings(), clock=clock, loops=loops)
+            GatewayParts(
+                store=store,
+                agents=AgentRegistry([], no_agent),
+                live=LiveSettings(bench_settings()),
+                clock=clock,
+                loops=loops,
+            )
         )
 
         async def accept(n: int) -> None:

@@ -13,16 +13,19 @@ from pathlib import Path
 from typing import TypeVar
 
 from hermes.agent.run.loop import AgentLoop
+from hermes.app.agents.registry import AgentRegistry
 from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
 from hermes.control.turn.claim import Claim, NextStep
 from hermes.control.wiring import GatewayParts
+from hermes.control.workers import Supervisor
 from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.chats.message import Inbound
 from hermes.domain.clock import SystemClock
 from hermes.domain.ids import MAIN_AGENT, AgentId, CallId, DeliveryId
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
 from hermes.domain.ports.store import Store, Tx
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.settings import (
     DisplaySettings,
     GatewaySettings,
@@ -223,12 +226,17 @@ class Rig:
         )
         profile = Profile(agent=MAIN_AGENT, home=self.folder, settings=self.settings)
         runtime = Runtime(profile=profile, agent=agent, store=store.scoped(MAIN_AGENT))
+
+        async def build(name: AgentId) -> Runtime:
+            return runtime
+
         self.gateway = Gateway(
             GatewayParts(
                 store=store,
-                runtimes={MAIN_AGENT: runtime},
-                settings=self.settings,
+                agents=AgentRegistry([MAIN_AGENT], build),
+                live=LiveSettings(self.settings),
                 clock=clock,
+                loops=Supervisor(clock),
                 capabilities={"fake": KINDS[self.kind]},
             )
         )
