@@ -92,6 +92,17 @@ async def test_commands_that_concern_more_than_the_page_are_refused(method: str,
                 await host.use(KEY, lambda page: page.ask(method, {}, "", 5.0), stranger=False)
 
 
+async def test_the_address_is_that_of_now(tmp_path: Path) -> None:
+    """A person is asked about the site that the page has gone to by itself."""
+    async with open_pages() as pages, open_fake() as (_, address):
+        async with open_browser(tmp_path, {}, cdp_url=address) as host:
+            assert await host.url_of(KEY) == ""
+            await host.use(KEY, lambda page: page.navigate(pages.url("/small")), stranger=False, opens=True)
+            go = {"url": (other := pages.url("/other"))}
+            await host._pages[KEY].page._call("Page.navigate", go)
+            assert await host.url_of(KEY) == other
+
+
 def test_strangers_get_a_browser_that_can_read_nothing_of_the_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -108,7 +119,7 @@ async def test_a_browser_that_runs_already(tmp_path: Path) -> None:
             here = pages.url("/small")
             assert await walk(host, here, pages.url("/secret", INSIDE)) == expected(here)
             assert fake.checked == [here], "each request is asked about"
-            assert host.url_of(KEY) == here
+            assert await host.url_of(KEY) == here
             with pytest.raises(UserError, match="does not hold pages of strangers"):
                 await host.use(KEY, lambda page: page.view(), stranger=True)
             await _check_idle(host, fake)

@@ -66,8 +66,8 @@ class AgentBrowser:
         key = (self._agent, context.session)
         return await self._app.host.use(key, work, opens=opens, stranger=stranger)
 
-    def host_of(self, session: str) -> str:
-        return urlsplit(self._app.host.url_of((self._agent, session))).hostname or ""
+    async def host_of(self, session: str) -> str:
+        return urlsplit(await self._app.host.url_of((self._agent, session))).hostname or ""
 
 
 def has_browser(settings: BrowserSettings, environ: Mapping[str, str]) -> bool:

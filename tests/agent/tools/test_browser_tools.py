@@ -42,7 +42,7 @@ class Screen:
         self.opens.append(opens)
         return await work(self)
 
-    def host_of(self, session: str) -> str:
+    async def host_of(self, session: str) -> str:
         return self.host
 
     async def navigate(self, url: str) -> PageView:
@@ -142,8 +142,12 @@ async def test_what_a_person_is_asked_after_outside_words(screen: Screen) -> Non
     other = await _ask_on_page(case, {"ref": "@e1", "text": "my other address"})
     assert other is not None and other.digest != prompt.digest
     assert await _ask_on_page(case, {"expression": "", "clear": True}) is None
+    for code in ({"expression": "fetch(x)"}, {"method": "Runtime.evaluate", "params": "{}"}):
+        free = await _ask_on_page(case, code)
+        assert free is not None and free.hosts == (), "it may send anywhere, whatever was named"
     screen.host = ""
     assert await _ask_on_page(case, {"ref": "@e1"}) is None
+    assert await _ask_on_page(case, {"expression": "fetch(x)"}) is not None, "an empty page may, too"
 
 
 def test_what_is_typed_is_shown_nowhere() -> None:

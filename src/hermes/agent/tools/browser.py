@@ -19,13 +19,15 @@ _NEVER = Approval.NEVER
 
 
 async def _ask_on_page(case: ApprovalCase, values: Mapping[str, Any]) -> ApprovalPrompt | None:
-    """What is typed, pressed, clicked or run leaves for the site of the page."""
-    host = case.services.get(Browser).host_of(case.session)
-    if not host or ("expression" in values and not values["expression"]):
+    """What is typed, pressed or clicked leaves for the site of the page; code may send to any."""
+    host = await case.services.get(Browser).host_of(case.session)
+    anywhere = bool(values.get("expression") or values.get("method"))
+    if not anywhere and (not host or "expression" in values):
         return None  # there is nothing to act on, or only messages are read
     told = "\n".join(f"{name}: {visible(str(value))}" for name, value in values.items() if value)
-    text = f"Act on the page of {visible_line(host)} in the browser:\n{told}"
-    return ApprovalPrompt(text=text, digest=action_digest("browser", host, dict(values)), hosts=(host,))
+    text = f"Act on the page of {visible_line(host or 'no site')} in the browser:\n{told}"
+    digest = action_digest("browser", host, dict(values))
+    return ApprovalPrompt(text=text, digest=digest, hosts=() if anywhere else (host,))
 
 
 _ACTS: Any = {"needs": Browser, "seconds": _SECONDS, "after_outside": _ask_on_page}

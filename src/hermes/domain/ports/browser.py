@@ -53,5 +53,5 @@ class Browser(Protocol):
         """Do something with the page of a call's session, alone. Without `opens`, a `UserError` if there is
         none."""
 
-    def host_of(self, session: str) -> str:
+    async def host_of(self, session: str) -> str:
         """Where the page of a session is now; empty if there is none."""

@@ -80,9 +80,12 @@ class BrowserHost:
         finally:
             opened.used_at = self._clock.monotonic()
 
-    def url_of(self, key: PageKey) -> str:
+    async def url_of(self, key: PageKey) -> str:
         opened = self._pages.get(key)
-        return "" if opened is None else opened.page.url
+        try:
+            return "" if opened is None else (await opened.page.where())[0]
+        except HermesError as error:
+            raise as_user_error(error) from None
 
     async def tend(self) -> str:
         """Close what was not used for a while, and the browser after the last page."""

@@ -71,7 +71,6 @@ class ChromiumPage:
         self._tabs = tabs
         self._elements: dict[str, tuple[str, int]] = {}
         self._focus: str | None = None
-        self.url = ""
 
     # --- looking ---
 
@@ -90,9 +89,13 @@ class ChromiumPage:
                 await self._tabs.settle(0.0, min(self._tabs.rules.seconds / 2, _LOAD_SECONDS))
         return await self.view()
 
-    async def view(self, *, full: bool = False, text: bool = True) -> PageView:
+    async def where(self) -> tuple[str, str]:
+        """The page's address and title. It may have gone elsewhere by itself since it was seen."""
         info = await self._call("Target.getTargetInfo", {"targetId": self._tabs.shown.target}, session="")
-        self.url, title = info["targetInfo"]["url"], one_line(info["targetInfo"]["title"], 300)
+        return info["targetInfo"]["url"], one_line(info["targetInfo"]["title"], 300)
+
+    async def view(self, *, full: bool = False, text: bool = True) -> PageView:
+        url, title = await self.where()
         lines: list[str] = []
         if text and not self._tabs.dialogs:
             with contextlib.suppress(DialogOpened):
@@ -101,7 +104,7 @@ class ChromiumPage:
         if _ROBOTS.search(title):
             notes.append("The site may take this browser for a robot and not show its page.")
         shown = write_lines(lines, LONGEST_VIEW)
-        return PageView(url=one_line(self.url, 2000), title=title, text=shown, notes=tuple(notes))
+        return PageView(url=one_line(url, 2000), title=title, text=shown, notes=tuple(notes))
 
     def _take_notes(self) -> list[str]:
         """What waits stays; what happened is told once."""
