@@ -25,6 +25,7 @@ from hermes.domain.errors import NeedsLogin, UserError
 from hermes.domain.models.credential import Credential
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.mcp import McpOAuth, McpServer
+from hermes.execution.egress.reach import Reach
 from hermes.execution.mcp.login import log_in
 from hermes.state.home.credentials import CredentialFile
 from hermes.state.settings.secrets import Secrets
@@ -76,7 +77,8 @@ async def logged_in(url: str, server: McpServer | None = None, deny: bool = Fals
         going.append(asyncio.create_task(browse(address, deny)))
 
     try:
-        return await log_in("t", server or McpServer(url=url, auth="oauth"), SystemClock().now(), tell=tell)
+        chosen = server or McpServer(url=url, auth="oauth")
+        return await log_in("t", chosen, SystemClock().now(), reach=Reach(), tell=tell)
     finally:
         await asyncio.gather(*going, return_exceptions=True)
 

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from hermes.domain.errors import Unreachable
+from hermes.domain.clock import SystemClock
+from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.settings.mcp import McpServer
+from hermes.execution.egress.reach import Reach
 from hermes.execution.mcp import web as mcp_web
+from hermes.execution.mcp.login import log_in
 from tests.mcp.bed import bed
 
 Answer = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
@@ -199,3 +202,30 @@ async def test_a_server_that_is_not_there_or_wants_a_token(tmp_path: Path) -> No
     async with bed(tmp_path, McpServer(url=f"http://127.0.0.1:{port}/mcp")) as server:
         with pytest.raises(Unreachable, match="t cannot be used"):
             await server.tools()
+
+
+@pytest.mark.parametrize("private", [(), ("localhost",)])
+async def test_a_login_is_led_into_no_network_of_ours(private: tuple[str, ...]) -> None:
+    asked: list[str] = []
+    app, place = web.Application(), ""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.method == "POST":
+            more = f'Bearer resource_metadata="{place.replace("127.0.0.1", "localhost")}/meta-data/iam"'
+            return web.Response(status=401, headers={"WWW-Authenticate": more})
+        asked.append(f"{request.url.host}{request.path}")
+        return web.Response(status=404)
+
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    place = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    server, now = McpServer(url=f"{place}/mcp", auth="oauth"), SystemClock().now()
+    try:
+        with pytest.raises(UserError, match="The login at evil failed") as failed:
+            await log_in("evil", server, now, reach=Reach(private=private), tell=lambda address: None)
+    finally:
+        await runner.cleanup()
+    assert ("localhost/meta-data/iam" in asked) is bool(private)
+    assert ("not the open one" in str(failed.value)) is not bool(private)

@@ -15,6 +15,7 @@ from hermes.app.agents.mcp import McpLogin
 from hermes.domain.clock import SystemClock
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.mcp import McpOAuth, McpServer
+from hermes.execution.egress.reach import Reach
 from hermes.execution.mcp.login import log_in
 from hermes.state.home.credentials import CredentialFile
 from hermes.state.settings.secrets import Secrets
@@ -31,7 +32,7 @@ async def main(url: str) -> None:
     if scenario.startswith("auth/"):
         going: list[asyncio.Task[None]] = []
         tell = lambda address: going.append(asyncio.create_task(browse(address)))  # noqa: E731
-        CredentialFile(home).add(await log_in("t", server, clock.now(), tell=tell))
+        CredentialFile(home).add(await log_in("t", server, clock.now(), reach=Reach(), tell=tell))
         await asyncio.gather(*going)
         get_token = McpLogin(server="t", store=CredentialStore(home, Secrets(), clock), clock=clock).get_token
     async with bed(home, server, get_token=get_token) as made:

@@ -216,14 +216,15 @@ def _login(command: CliCommand) -> None:
     _install(command)
     prepare_home(command.home)
     profile.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    CredentialFile(profile.home).add(asyncio.run(_log_in(command, name, server)))
+    CredentialFile(profile.home).add(asyncio.run(_log_in(command, name, profile, server)))
     if not server.auth:
         set_setting(command.home, f"mcp_servers.{name}.auth", "oauth")
     _apply(command)
     command.console.line(f"Logged in to {name}.")
 
 
-async def _log_in(command: CliCommand, name: str, server: McpServer) -> Credential:
+async def _log_in(command: CliCommand, name: str, profile: Profile, server: McpServer) -> Credential:
+    from hermes.app.egress import make_reach
     from hermes.execution.mcp.login import log_in
 
     def tell(address: str) -> None:
@@ -234,7 +235,8 @@ async def _log_in(command: CliCommand, name: str, server: McpServer) -> Credenti
         return await asyncio.to_thread(sys.stdin.readline)
 
     back = paste if command.asked.paste else None
-    return await log_in(name, server, SystemClock().now(), tell=tell, paste=back)
+    reach = await asyncio.to_thread(make_reach, command.home, profile.settings.security)
+    return await log_in(name, server, SystemClock().now(), reach=reach, tell=tell, paste=back)
 
 
 # --- this home ---------------------------------------------------------------------------------------

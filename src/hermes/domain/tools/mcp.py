@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from hermes.domain.safety.injection import findings
+from hermes.domain.safety.injection import all_findings
 from hermes.domain.text import showable
 from hermes.domain.tools.toolsets import MCP
 
@@ -49,7 +49,7 @@ class McpDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def concerns(self) -> tuple[str, ...]:
         """What it seems to be up to, beyond telling what the tool does."""
-        return findings(self.told.replace("\\n", "\n"))
+        return all_findings(self.told.replace("\\n", "\n"))
 
 
 class McpPins(Struct, frozen=True, kw_only=True):

@@ -18,11 +18,12 @@ from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import ValidationError
 
-from hermes.domain.errors import UserError
+from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.models.credential import Credential, CredentialKind, OAuthClient
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.mcp import McpServer
 from hermes.domain.text import one_line, showable
+from hermes.execution.egress.reach import Reach
 from hermes.execution.mcp.web import web_client
 
 logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what goes wrong is told in a sentence
@@ -63,10 +64,17 @@ class _Learned:
 
 
 async def log_in(
-    name: str, server: McpServer, now: datetime, *, tell: TellAddress, paste: ReadAddress | None = None
+    name: str,
+    server: McpServer,
+    now: datetime,
+    *,
+    reach: Reach,
+    tell: TellAddress,
+    paste: ReadAddress | None = None,
 ) -> Credential:
-    """The login as it is stored. `tell` shows a person where to go; `paste` gives the address that they were
-    led to, where no browser can come back to this machine. A `UserError` says what went wrong."""
+    """The login as it is stored. The server may lead us to other hosts, as far as `reach` goes. `tell` shows
+    a person where to go; `paste` gives the address that they were led to, where no browser can come back to
+    this machine. A `UserError` says what went wrong."""
     async with _way_back(server.oauth.redirect_port, paste) as (redirect, come_back):
         chosen = server.oauth
         metadata = _Introduction(
@@ -84,16 +92,22 @@ async def log_in(
                 raise UserError(f"{name} leads to an address that is none of the web.")
             tell(showable(address))
 
+        async def stay_outside(request: Any) -> None:
+            place = urlsplit(str(request.url))
+            if place.hostname != urlsplit(server.url).hostname:
+                await reach.pin(place.hostname or "", place.port or (443 if place.scheme == "https" else 80))
+
         provider = OAuthClientProvider(server.url, metadata, learned, lead, come_back)
         try:
             async with asyncio.timeout(SECONDS), web_client(server, provider) as client:
+                client.event_hooks["request"].append(stay_outside)
                 answer = await client.post(server.url, json=_GREETING, headers=_HEADERS)
                 if learned.tokens is None:  # some let everybody in, and ask at the first question
                     known = {"Mcp-Session-Id": answer.headers.get("Mcp-Session-Id", "")}
                     answer = await client.post(server.url, json=_QUESTION, headers={**_HEADERS, **known})
         except TimeoutError:
             raise UserError("Nobody logged in in time.", hint=f"Try again: hermes mcp login {name}") from None
-        except (OAuthFlowError, ValidationError, httpx2.HTTPError) as error:
+        except (OAuthFlowError, ValidationError, httpx2.HTTPError, Refused, Unreachable) as error:
             why = one_line(showable(str(error)), 300)
             raise UserError(f"The login at {name} failed: {why}") from error
         if learned.tokens is None:
