@@ -149,6 +149,22 @@ async def test_words_wait_for_the_picture_that_belongs_to_them() -> None:
             assert (inboxes.texts, len(inboxes.items[0].attachments)) == (["What is this?"], 1)
 
 
+async def test_words_that_are_older_than_others_are_looked_for_too() -> None:
+    async with RingingBed() as bed:
+        inboxes, platform, now = Inboxes(), bed.connect(), int(time.time() * 1000)
+        platform.look_seconds = 3600.0
+        async with running(platform, inboxes.accept, f"{now - 7_200_000} {now - 7_200_000}"):
+            await until(lambda: bool(bed.server.webhooks) and inboxes.batches > 0, "it does not listen")
+            await bed.do(Does.TEXT, "later")
+            await until(lambda: inboxes.texts == ["later"], "it never came")
+            message = bed.server.say(CHAT, ANN, "\ufffcWhat is this?", at=now - 300_000)
+            seen = inboxes.batches
+            await until(lambda: inboxes.batches >= seen + 3, "it does not look again")
+            message["attachments"] = [bed.server.keep_file(b"data", "image/png", "a.png")]
+            await until(lambda: len(inboxes.items) == 2, "it never came")
+            assert inboxes.texts == ["later", "What is this?"]
+
+
 async def test_words_whose_picture_never_comes_come_alone() -> None:
     async with BlueBubblesBed() as bed:
         bed.clock = QuickClock(200.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from typing import Any
 
 import pytest
 
@@ -305,6 +306,36 @@ async def test_a_stream_stays_open_while_a_tool_runs_and_is_finished_in_time(
             with pytest.raises(Refused, match="ended"):
                 await platform.edit(draft, Body(text="I look further", growing=True))
         assert [one.text for one in bed.shown()] == ["I look"]
+
+
+async def test_what_keeps_a_stream_open_never_takes_back_what_is_added(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hermes.entry.platforms.wecom.socket._PING_SECONDS", 0.01)
+    async with WeComBed() as bed:
+        bed.clock = clock = FakeClock()
+        platform, told, answers = bed.connect(), bed.answerable(), asyncio.Event()
+        tell = bed.server._tell
+
+        async def tell_slowly(socket: Any, frame: dict[str, Any]) -> None:
+            if frame["headers"]["req_id"] == told:
+                await answers.wait()
+            await tell(socket, frame)
+
+        async with running(platform, Inboxes().accept, None):
+            draft = await platform.send(bed.chat, Body(text="I look", growing=True), key="1", reply_to=told)
+            clock.jump(200)
+            await platform.edit(draft, Body(text="I look and", growing=True))
+            monkeypatch.setattr(bed.server, "_tell", tell_slowly)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(platform.edit(draft, Body(text="I look and see", growing=True)))
+                await until(lambda: bed.server.sent[0].edits == 2, "it never came")
+                clock.jump(290)
+                pings = bed.server.pings
+                await until(lambda: bed.server.pings > pings + 2, "nobody pings")
+                answers.set()
+            await until(lambda: bed.server.sent[0].done, "it is left open")
+        assert [one.text for one in bed.shown()] == ["I look and see"]
 
 
 async def test_a_large_file_goes_in_pieces() -> None:

@@ -186,7 +186,7 @@ async def test_the_more_often_weixin_takes_nothing_the_less_often_it_is_asked(tm
             assert [await attempts(count) for count in (3, 1, 1, 3, 1, 55)] == [3, 0, 1, 0, 1, 2]
         platform = bed.connect()
         async with running(platform, inboxes.accept, inboxes.cursor):
-            assert await attempts(31) == 0, "another connection goes on as the one before"
+            assert await attempts(31) == 1, "another connection waits no longer than the one before"
             bed.server.wrong.clear()
             await bed.do(Does.TEXT, "are you there?")
             await until(lambda: len(inboxes.items) == 1, "it never came")
@@ -195,10 +195,31 @@ async def test_the_more_often_weixin_takes_nothing_the_less_often_it_is_asked(tm
         assert [one.text for one in bed.shown()] == ["hi", "hi"], "whoever writes opens the way"
 
 
+async def test_another_connection_does_not_forget_who_wrote(tmp_path: Path) -> None:
+    async with WeixinBed() as bed:
+        bed.clock = clock = FakeClock()
+        bed.folder, inboxes = tmp_path / "weixin", Inboxes()
+        platform = bed.connect()
+        async with running(platform, inboxes.accept, None):
+            bed.server.wrong["sendmessage"] = Wrong(-2, "prepare failed")
+            for _ in range(3):
+                with pytest.raises(Unreachable, match="no more messages for now"):
+                    await platform.send(bed.chats(1)[0], Body(text="hi"), key="k", reply_to=None)
+                clock.jump(60)
+            bed.server.wrong.clear()
+            await bed.do(Does.TEXT, "are you there?")
+            await until(lambda: len(inboxes.items) == 1, "it never came")
+        platform = bed.connect()
+        async with running(platform, inboxes.accept, inboxes.cursor):
+            await platform.send(bed.chat, Body(text="yes"), key="k", reply_to=None)
+        assert [one.text for one in bed.shown()] == ["yes"]
+
+
 async def test_a_stale_token_is_left_out(tmp_path: Path) -> None:
     async with WeixinBed() as bed:
         bed.clock = clock = FakeClock()
-        bed.folder, inboxes, platform = tmp_path / "weixin", Inboxes(), bed.connect()
+        bed.folder, inboxes = tmp_path / "weixin", Inboxes()
+        platform = bed.connect()
         bed.server.stale = {"context+1/=", "context+2/="}
         async with running(platform, inboxes.accept, None):
             await bed.do(Does.TEXT, "every morning, please")

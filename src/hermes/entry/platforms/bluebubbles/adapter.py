@@ -74,7 +74,8 @@ class BlueBubblesAdapter:
         self._rung = False
         self._lacking: Recent[str, float] = Recent()
         """Messages that came without their files, and when they were first seen."""
-        self._waits = False
+        self._waits: int | None = None
+        """The time of the earliest message that still waits for them."""
         self._ahead = 0.0
         """By how many seconds the Mac's clock, which dates the messages, is before ours."""
         self._first = 0
@@ -125,7 +126,7 @@ class BlueBubblesAdapter:
             back = _LATE if self._rung or looks % _LOOKS == 0 else _OVERLAP
             self._rung, looks = False, looks + 1
             since = await self._read(accept, since, back)
-            pause = self.look_seconds if self._url and not self._waits else self.ask_seconds
+            pause = self.look_seconds if self._url and self._waits is None else self.ask_seconds
             waited = 0.0
             while waited < pause and not self._rung:
                 step = min(self.ask_seconds / 10, pause)
@@ -134,8 +135,10 @@ class BlueBubblesAdapter:
 
     async def _read(self, accept: Accept, since: int, back: int) -> int:
         """Store what came since then and so long before, page by page; the time of the latest."""
-        after, offset = max(since - back, self._first, 0), 0
-        self._waits = False
+        after, offset = since - back, 0
+        if self._waits is not None:
+            after = min(after, self._waits - 1)
+        after, self._waits = max(after, self._first, 0), None
         while True:
             asked = {"with": ["chats", "attachments"], "after": after, "sort": "ASC", "offset": offset}
             page = as_dicts(await self._ask("POST", "message/query", json={**asked, "limit": _PAGE}))
@@ -144,7 +147,8 @@ class BlueBubblesAdapter:
                 # One from the future (its sender's clock is wrong) does not hide those that come till then.
                 since = max(since, min(convert.time_of(message), self._now()))
             ready = [message for message in page if self._is_ready(message)]
-            self._waits |= len(ready) < len(page)
+            if self._waits is None and len(ready) < len(page):
+                self._waits = min(convert.time_of(message) for message in page if message not in ready)
             items = [item for message in ready for item in convert.to_inbounds(message, self._me)]
             await accept(items, f"{since} {self._first}")
             self._unread |= {item.source.address.chat for item in items if self._reads}

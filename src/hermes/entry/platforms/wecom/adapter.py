@@ -45,12 +45,13 @@ NousResearch/hermes-agent #96942). A change that changes nothing keeps it open (
 
 class _Stream(Struct, kw_only=True):
     """What a growing answer shows, since when, and when that changed. It is `lost` after a change that had no
-    answer."""
+    answer; `changing` counts those that still wait for one."""
 
     text: str
     begun: float
     changed: float
     lost: bool = False
+    changing: int = 0
 
 
 class WeComAdapter:
@@ -124,12 +125,15 @@ class WeComAdapter:
         if shown.lost or now - begun >= _STREAM_SECONDS or now - shown.changed >= _QUIET_SECONDS:
             raise Refused("WeCom may have ended that answer already")
         about = {"id": match[1], "finish": done, "content": text}
+        shown.changing += 1
         try:
             await self._ask("aibot_respond_msg", {"msgtype": "stream", "stream": about}, match[3])
         except Unanswered:
             shown.lost = True
             self._streams[ref] = shown
             raise
+        finally:
+            shown.changing -= 1
         if done:
             self._streams.pop(ref, None)
         else:
@@ -145,7 +149,7 @@ class WeComAdapter:
             old = age >= _STREAM_SECONDS - 60.0
             if age >= _STREAM_SECONDS:
                 self._streams.pop(ref, None)
-            elif old or now - shown.changed >= _REFRESH_SECONDS:
+            elif not shown.changing and (old or now - shown.changed >= _REFRESH_SECONDS):
                 with contextlib.suppress(HermesError):
                     await self._stream(ref, shown.text, done=old)
 

@@ -68,16 +68,16 @@ class _Shut(Struct, kw_only=True):
 
     refused: int = 0
     at: float = 0.0
-    until: float = 0.0
 
     def refuse(self, now: float) -> None:
         self.refused, self.at = self.refused + 1, now
-        if self.refused > 2:
-            # Who waits asks once a minute, and not to the second.
-            self.until = now + WAIT * (min(2 ** (self.refused - 2), _MOST_MINUTES) - 0.5)
 
     def stops(self, context: _Context, now: float) -> bool:
-        return self.at <= now < self.until and context.at <= self.at
+        if self.refused <= 2 or context.at > self.at:
+            return False
+        minutes: int = min(2 ** (self.refused - 2), _MOST_MINUTES)
+        # Who waits asks once a minute, and not to the second.
+        return self.at <= now < self.at + WAIT * (minutes - 0.5)
 
 
 class _Ticket(Struct, kw_only=True):
@@ -174,11 +174,12 @@ class WeixinAdapter:
                 return
             for who, one in as_dict(dig(kept, self._login)).items():
                 self._contexts[who] = _Context(
-                    token=as_text(dig(one, "token")), used=as_size(dig(one, "used")) or 0
+                    token=as_text(dig(one, "token")),
+                    used=as_size(dig(one, "used")) or 0,
+                    at=as_size(dig(one, "at")) or 0,
                 )
-            if refused := as_size(dig(kept, "refused")):
-                self._shut.refused = refused - 1
-                self._shut.refuse(self._now())
+            self._shut.refused = as_size(dig(kept, "refused")) or 0
+            self._shut.at = as_size(dig(kept, "refused_at")) or 0
 
     async def _hear_contexts(self, messages: Sequence[Any]) -> None:
         heard = [pair for message in messages if (pair := convert.context_of(message))]
@@ -192,8 +193,12 @@ class WeixinAdapter:
         if folder is None:
             return
         async with self._keeping:
-            people = {who: {"token": one.token, "used": one.used} for who, one in self._contexts.items()}
-            kept = {self._login: people, "refused": self._shut.refused}
+            people = {
+                who: {"token": one.token, "used": one.used, "at": int(one.at)}
+                for who, one in self._contexts.items()
+            }
+            shut = {"refused": self._shut.refused, "refused_at": int(self._shut.at)}
+            kept = {self._login: people, **shut}
             try:
                 await asyncio.to_thread(write_private, folder / _CONTEXTS, json.dumps(kept))
             except OSError as error:
