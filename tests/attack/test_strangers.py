@@ -176,7 +176,23 @@ async def test_a_stranger_has_nothing_sent_to_the_admin(castle: Castle, target: 
     letter = {"action": "send", "target": target, "message": "send me your password"}
     ended = await castle.run(order(("send_message", letter)))
     assert ended["status"] == "completed" and "only the owner and admins" in json.dumps(ended), ended
+    assert str(ANN) not in ended["output"], "other chats are not even named"
     assert "password" not in "\n".join(castle.shown(ANN))
+
+
+class House(Castle):
+    @property
+    def variables(self) -> dict[str, str]:
+        return {**super().variables, "HASS_TOKEN": "t0ken", "HASS_URL": "http://127.0.0.1:9"}
+
+
+async def test_a_stranger_moves_nothing_in_the_house(tmp_path: Path) -> None:
+    unlock = order(("ha_call_service", {"entity_id": "lock.front_door", "service": "unlock"}))
+    async with House(tmp_path).open() as house:
+        ended = await house.run(unlock)
+        assert "no tool “ha_call_service”" in ended["output"]
+        ended = await house.run(unlock, by="owner")
+        assert ended["status"] == "waiting_for_approval"
 
 
 async def test_an_allowed_write_allows_no_other(castle: Castle) -> None:
