@@ -55,7 +55,8 @@ class WordModel:
         calls = () if done else self._calls(word, rest)
         text = f"The tool said: {done[-1].text}" if done else "" if calls else f"You said: {said.text}"
         if word == "count":
-            text = " ".join(map(str, range(1, COUNTED + 1))) + " done counting"
+            last = int(rest) if rest.isdigit() else COUNTED
+            text = " ".join(map(str, range(1, last + 1))) + " done counting"
         if word == "show":
             text = (self._hold.parent / "answer.md").read_text()
         if word == "flood":

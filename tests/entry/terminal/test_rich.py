@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import termios
+import textwrap
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.entry.terminal.chat.flow import Flow
 from hermes.entry.terminal.chat.guard import AnswerGuard
 from tests.cli.chat_child import REAL_TOOLS
 from tests.cli.command import ROOT, end_gateway, environment
@@ -876,6 +878,31 @@ def test_a_terminal_that_wraps_rows_anew_keeps_each_line_once(home: Path, tmux: 
     words = tmux.until("done counting").split()
     assert all(words.count(f"w{number}") == 1 for number in range(1, 201))
     assert words.count("30") == 1 and words.count("counting") == 1 and words.count("⚕") <= 2
+
+
+def test_an_answer_that_streams_while_the_window_changes_is_there_once(home: Path, tmux: Tmux) -> None:
+    tmux.type("count 200")
+    tmux.until("9 10", "⚕ ❯")
+    for number in range(12):
+        tmux("resize-window", "-x", str(40 + 37 * number % 80), "-y", "24")
+        time.sleep(0.4)  # it is drawn again, and goes on
+    tmux("resize-window", "-x", "100", "-y", "24")
+    words = tmux.until("done counting").rpartition("❯ count 200")[2].split()
+    wanted = [str(number) for number in range(1, 201)]
+    assert [word for word in words if word.isdigit()] == wanted
+
+
+def test_what_is_printed_of_a_block_at_one_width_goes_on_at_another() -> None:
+    def rendered(columns: int) -> Callable[[str], list[str]]:
+        return lambda text: ["\x1b[1m" + row for row in textwrap.wrap(text, columns)]
+
+    flow, numbers = Flow(), [str(number) for number in range(100, 200)]
+    flow.feed(" ".join(numbers))
+    printed, _ = flow.tail(rendered(40), 5)
+    more, _ = flow.tail(rendered(90), 1)
+    rest = flow.end(rendered(33))[0]
+    assert more[0].startswith("\x1b[1m") and rest[0].startswith("\x1b[1m")
+    assert " ".join([*printed, *more, *rest]).replace("\x1b[1m", "").split() == numbers
 
 
 def test_a_shell_suspends_it_and_brings_it_back(home: Path, tmux: Tmux) -> None:

@@ -71,7 +71,10 @@ class Flow:
         for number, row in enumerate(rows):
             if seen >= self._printed and (self._printed == 0 or row.strip()):
                 return rows[number:]
-            seen += _visible(row)
+            size = _visible(row)
+            if seen < self._printed < seen + size:  # it was printed at another width, up to within this row
+                return [_behind(row, self._printed - seen), *rows[number + 1 :]]
+            seen += size
         return [] if self._printed else rows
 
     def _cut_code(self, render: Render) -> None:
@@ -98,6 +101,17 @@ def _last_block(text: str) -> int:
 
 def _is_table(text: str) -> bool:
     return text.lstrip().startswith("|") or _TABLE.match(text) is not None
+
+
+def _behind(row: str, count: int) -> str:
+    """The row without its first visible characters; what colours it stays."""
+    kept, at = "", 0
+    while count or row[at : at + 1] == " ":
+        if control := _CONTROL.match(row, at):
+            kept, at = kept + control[0], control.end()
+        else:
+            count, at = count - (not row[at].isspace()), at + 1
+    return kept + row[at:]
 
 
 def _visible(row: str) -> int:

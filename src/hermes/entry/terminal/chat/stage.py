@@ -185,7 +185,7 @@ class Stage:
         for rows in self._flow.finished(self._render):
             self.put(rows, self._continued())
             self._grown = False
-        room = max(min(self.look.rows() // 3, 10), 1)
+        room = max(min(self.look.rows() // 5, 6), 1)
         grown, self._tail = self._flow.tail(partial(self._render, links=False), room)
         if grown:
             self.put(grown, self._continued())

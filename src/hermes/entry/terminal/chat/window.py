@@ -85,6 +85,11 @@ class _QueuedOutput(Vt100_Output):
         )
         self._sink = sink
 
+    def erase_down(self) -> None:
+        """From the beginning of a row. What is erased from the screen's first cell on goes into the history
+        of tmux, so that cell is erased by itself."""
+        self.write_raw("\x1b[C\x1b[J\r\x1b[K")
+
     def flush(self) -> None:
         self._sink.write("".join(self._buffer))
         self._buffer = []
