@@ -80,6 +80,8 @@ ORDERS = [
     f"{RULES}/a.mdc",
     "sub/CLAUDE.md",
     *(f"{name}/a/SKILL.md" for name in PROJECT_FOLDERS),
+    ".agents",
+    ".cursor",
 ]
 
 

@@ -67,8 +67,8 @@ _LATER_OUTSIDE = late_pattern(
 )
 """What runs by itself where the workspace is used outside of the sandbox: by people, editors or servers."""
 _PROMPT = late_pattern(
-    r".*/(\.hermes|\.agents|\.claude)/skills(/.*)?|.*/(\.hermes|HERMES|AGENTS|CLAUDE)\.md|.*/\.cursorrules"
-    r"|.*/\.cursor/rules(/.*)?",
+    r".*/(\.hermes|\.agents|\.claude)(/skills(/.*)?)?|.*/(\.hermes|HERMES|AGENTS|CLAUDE)\.md|.*/\.cursorrules"
+    r"|.*/\.cursor(/rules(/.*)?)?",
     re.DOTALL | re.IGNORECASE,
 )
 """What the prompt of later conversations in a folder is made of."""
