@@ -112,6 +112,17 @@ async def test_an_answer_of_a_fallback_is_booked_to_who_gave_it() -> None:
     assert usage.model == "other" and usage.cost is None
 
 
+async def test_an_answer_is_booked_to_the_name_that_the_provider_gives_its_model() -> None:
+    class Own:
+        async def call(self, request: object) -> AsyncIterator[ModelEnd]:
+            yield ModelEnd(usage=Usage(prompt=1_000_000), model="zzz")
+
+    facts = ModelFacts(price_in=1.0, price_out=1.0)
+    chosen = ChosenModel(provider=Own(), model="custom:one:zzz", facts=facts)
+    _, usage = await chosen.ask("what?", sleep=asyncio.sleep)
+    assert usage.model == "zzz" and usage.cost is not None
+
+
 async def test_a_fault_that_passes_is_tried_again_and_no_other() -> None:
     broken = Say(text="half of it", breaks_after=4, error=Unreachable("gone"))
     text, _, slept = await ask(Say(error=Unreachable("busy", after=7.0)), broken, say("whole"))

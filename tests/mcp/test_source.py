@@ -11,18 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from hermes.app.agents.tools import OpenSources
+from hermes.control.workers import Supervisor
 from hermes.domain.chats.message import Attachment, MediaKind
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.settings.mcp import McpSampling, McpServer, McpToolFilter
 from hermes.domain.tools.mcp import McpDefinition, McpPins, tool_name
 from hermes.domain.tools.tool import Approval, Effect
+from hermes.domain.tools.toolbox import Toolbox
 from hermes.execution.mcp import connection
 from hermes.execution.process_tree import descendants
 from hermes.state.files.media import MediaFiles
 from hermes.state.home.mcp_pins import McpPinFile
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.backend_suite import SECRET_NAME
+from hermes.testing.clock import FakeClock
 from tests.execution.beds import make_bed
 from tests.mcp.bed import HERE, Bed, bed, make_source, plain_server, sdk_server, served
 
@@ -264,6 +268,26 @@ async def test_a_server_that_does_not_start_says_why(tmp_path: Path, how: str, w
     async with bed(tmp_path, server) as made:
         with pytest.raises(Unreachable, match=words):
             await made.tools()
+
+
+async def test_a_server_that_did_not_start_is_tried_again_when_its_source_is_opened_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = plain_server()
+    missing = type(server)(command=str(tmp_path / "later"), args=server.args, env=server.env)
+    clock, box = FakeClock(), Toolbox()
+    async with bed(tmp_path, missing) as made:
+        sources = OpenSources(toolbox=box, sources={"t": made.source}, loops=Supervisor(clock))
+        await sources.open()
+        (tmp_path / "later").symlink_to(sys.executable)
+        for _ in range(200):
+            await clock.advance(5.0)
+            await asyncio.sleep(0.05)
+            if "mcp__t__echo" in box.all:
+                break
+        assert "mcp__t__echo" in box.all
+        await sources.close()
+    assert "loop.broke" in caplog.text and "Traceback" not in caplog.text
 
 
 async def test_noise_endless_lists_and_bad_schemas_are_survived(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from hermes.domain.chats.rows import UnreadableTurn
 from hermes.domain.clock import Clock, SystemClock
-from hermes.domain.errors import Unreachable
+from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.system.border import Border, contain, describe
 from hermes.domain.text import one_line
 
@@ -85,7 +85,11 @@ class Supervisor:
         return None
 
     def note(self, name: str, error: BaseException, what: str) -> None:
-        log.error("loop.broke loop=%s task=%s", name, what, exc_info=error)
+        # These say all there is in a sentence.
+        trace = None if isinstance(error, (Unreachable, UserError)) else error
+        log.error(
+            "loop.broke loop=%s task=%s why=%s", name, what, one_line(describe(error), _WHY), exc_info=trace
+        )
         state = self._state(name)
         state.failures += 1
         state.last_at = now = self.clock.now()

@@ -62,7 +62,7 @@ class ChosenModel(Struct, frozen=True, kw_only=True):
                     raise ModelFault(f"{self.model} {how}.", kind=FaultKind.BAD_REQUEST)
                 if end.via[:1] not in ("", "#"):  # a fallback answered, whose prices are others
                     return answer, replace(usage, model=end.model or self.model)
-                return answer, replace(priced(usage, self.facts), model=self.model)
+                return answer, replace(priced(usage, self.facts), model=end.model or self.model)
             except (HermesError, TimeoutError) as error:
                 fault = as_model_fault(error) if isinstance(error, HermesError) else self._late()
                 if fault.elsewhere and tries < _MOST_TRIES:

@@ -148,6 +148,10 @@ class McpConnection:
         assert self._ready is not None
         return await asyncio.shield(self._ready)
 
+    def reopen(self) -> None:
+        """It may be used, also after it was closed."""
+        self._closed = False
+
     async def close(self) -> None:
         self._closed = True
         self._over.set()

@@ -69,6 +69,7 @@ class McpSource:
     # --- a source of the toolbox ---
 
     async def open(self) -> None:
+        self.connection.reopen()
         await asyncio.to_thread(self.read_pins)
 
     async def tools(self) -> Sequence[Tool]:
