@@ -274,6 +274,20 @@ async def test_where_weixin_takes_no_files_the_words_go() -> None:
         assert [(one.text, len(one.files)) for one in bed.shown()] == [("words", 0), ("", 1)]
 
 
+async def test_where_weixin_takes_no_words_either_a_file_waits() -> None:
+    async with WeixinBed() as bed:
+        bed.clock, bed.open_file = FakeClock(), _opened
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            bed.server.wrong = {name: Wrong(-2, "") for name in ("getuploadurl", "sendmessage")}
+            for number in range(5):
+                bed.clock.jump(3600)
+                for body in (PICTURE, Body(text="words")):
+                    with pytest.raises(Unreachable, match="-2"):
+                        await platform.send(bed.chat, body, key=f"k{number}", reply_to=None)
+                    bed.clock.jump(3600)
+
+
 async def test_a_file_that_lies_nowhere_is_not_shown() -> None:
     async with WeixinBed() as bed:
         bed.open_file, bed.server.loses_files = _opened, True

@@ -238,6 +238,9 @@ class WeixinAdapter:
         }
         try:
             answer = await self._post(message, context)
+        except SendingShut:
+            self._uploads_refused = 0  # it is not about files
+            raise
         except Unreachable as error:
             if error.maybe_done:
                 await self._count(context)
