@@ -359,6 +359,21 @@ async def test_in_a_topic_and_as_an_answer() -> None:
         assert (second.thread, second.reply_to, second.chat) == (None, answered, TEAM)
 
 
+async def test_a_topic_is_written_to_also_when_its_first_message_was_taken_back() -> None:
+    async with FeishuBed() as bed:
+        platform = bed.connect()
+        topic = replace(TEAM_CHAT, thread="om_first00000001")
+        async with running(platform, Inboxes().accept, None):
+            await bed.do(Does.MENTION, "hello")
+            answered = next(iter(bed.server.kept.values()))["event"]["message"]["message_id"]
+            await platform.send(topic, Body(text="in it"), key="1", reply_to=answered)
+            with pytest.raises(Refused, match="any more"):
+                await platform.send(topic, Body(text="unasked"), key="2", reply_to=None)
+            with pytest.raises(Refused, match="any more"):
+                await platform.send(topic, Body(text="late"), key="3", reply_to="om_other00000001")
+        assert [(one.chat, one.thread) for one in bed.server.sent] == [(TEAM, answered)]
+
+
 async def test_a_person_is_written_to_by_open_id() -> None:
     async with FeishuBed() as bed:
         platform = bed.connect()

@@ -188,15 +188,16 @@ class FeishuAdapter:
         id_type, number = convert.place(to)
         asked: dict[str, Any] = {"msg_type": kind, "content": content}
         asked["uuid"] = hashlib.sha256(f"{to}\n{key}\n{kind}".encode()).hexdigest()[:40]
-        onto = to.thread or reply_to
-        if onto is not None and convert.MESSAGE.fullmatch(onto):
-            threaded = {"reply_in_thread": True} if to.thread else {}
+        threaded = {"reply_in_thread": True} if to.thread else {}
+        # Somebody may have taken back the message by which a topic is written to; any other in it will do.
+        places = [one for one in (to.thread, reply_to) if one and convert.MESSAGE.fullmatch(one)]
+        for onto in places:
             try:
                 return self._receipt(
                     to, await self.api.call("POST", f"/im/v1/messages/{onto}/reply", {**asked, **threaded})
                 )
             except FeishuRefused as error:
-                if to.thread or error.code not in GONE:
+                if error.code not in GONE or (to.thread and onto == places[-1]):
                     raise
         asked["receive_id"] = number
         return self._receipt(
