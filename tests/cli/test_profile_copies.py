@@ -49,6 +49,10 @@ def test_a_clone_has_everything_but_the_accounts(home: Path) -> None:
     assert not (twin / "config_history").exists() and (twin / "webhook_subscriptions.json").exists()
     assert not (twin / "platforms").exists() and not (twin / "before-restore").exists()
     assert hermes(home, "-p", "twin", "config", "check").code == 0
+    assert "on one port" not in said.err
+    (home / "config.yaml").write_text("platforms: {api_server: {port: 8701}}\n")
+    said = hermes(home, "profile", "clone", "default", "third")
+    assert "hermes -p third config set platforms.api_server.port" in said.err
     again = hermes(home, "profile", "clone", "default", "twin")
     assert again.code == 1 and "There is a profile “twin” already" in again.err
 

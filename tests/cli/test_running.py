@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,16 @@ def test_the_same_with_and_without_a_gateway(home: Path) -> None:
     assert live == stored and all(said.clean for said in live)
     assert [said.code for said in live] == [0] * 11 + [1] * 4
     assert [len(json.loads(said.out)) for said in live[2:4]] == [1, 2]
+
+
+def test_status_says_why_the_api_is_closed_and_not_how_to_open_it(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        key = "nobody guesses this one, 4711"
+        with gateway(home, API_SERVER_KEY=key, API_SERVER_PORT=port) as running:
+            running.until("http.closed")
+            told = hermes(home, "status").out
+    assert "api_server: parked" in told and "API_SERVER_ENABLED" not in told
 
 
 def test_a_turn_is_traced_and_a_session_deleted_while_a_gateway_runs(home: Path) -> None:

@@ -85,7 +85,7 @@ async def test_what_earlier_lives_left_is_found_though_the_first_look_breaks(tmp
         chat.world.write("one")
         await chat.until(lambda: len(chat.model.requests) == 1)
         await chat.abandon()
-    between.before("actors._due_after", ERRORS[0]).before("Delivery._waiting", ERRORS[0])
+    between.before("actors.Actors._due", ERRORS[0]).before("Delivery._waiting", ERRORS[0])
     async with quick(tmp_path, between, world=chat.world, kind="plain") as chat:
         await chat.until_seen("You said: one")
         assert between.acted() and broke(chat, "session refill") == 1 and broke(chat, "lane refill") == 1

@@ -28,6 +28,7 @@ from hermes.state.home.restoring import restore
 from hermes.state.home.textfile import replace_text
 from hermes.state.settings import history
 from hermes.state.settings.loader import SECRETS_FILE, load_settings, without_accounts
+from hermes.state.settings.platform_reader import API_SERVER
 from hermes.state.store.care.backup import check_archived
 
 _KEYS_OF_PLATFORMS = "platforms"
@@ -61,6 +62,9 @@ def _clone(command: CliCommand) -> None:
             replace_text(secrets, kept, 0o600)
     command.console.line(f"The profile “{asked.new}” is like “{asked.name}”: {target}")
     command.console.note("It has no accounts of chat platforms: two profiles cannot use one token.")
+    if API_SERVER in load_settings(target, {}).settings.platforms:
+        other = f"hermes -p {asked.new} config set platforms.{API_SERVER}.port …"
+        command.console.note(f"Two profiles cannot serve HTTP on one port. To give it another: {other}")
     _tell_secrets(command, target)
 
 

@@ -29,6 +29,7 @@ from hermes.domain.ports.world import LOCAL
 from hermes.domain.text import list_some
 from hermes.plugins import platform_manifests, providers
 from hermes.state.settings.loader import LoadedSettings, load_settings
+from hermes.state.settings.platform_reader import API_SERVER
 
 _APPROVALS = {
     "manual": "manual (a person must approve dangerous actions)",
@@ -93,7 +94,7 @@ def run(command: CliCommand) -> int:
     if running:
         pairs += _platforms(told) + _hooks(told)
     if live is not None:
-        pairs += live_pairs(live)
+        pairs += live_pairs(live, api_told=API_SERVER in (told.get("platforms") or ()))
     if service := installed_service(home, dict(command.environ)):
         pairs.append(("Service", service))
     pairs.append(("Log", str(home / LOG_FILE)))
@@ -180,9 +181,11 @@ def failed_chores(live: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [chore for chore in live["facts"].get("chores", []) if not chore["ok"]]
 
 
-def live_pairs(live: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a running gateway says of itself at this moment; first what broke in it."""
+def live_pairs(live: Mapping[str, Any], *, api_told: bool = False) -> list[tuple[str, str]]:
+    """What a running gateway says of itself at this moment; first what broke in it. `api_told`: what keeps
+    the API closed was told already."""
     facts, outbox = live["facts"], live["outbox"]
+    api = facts.get("api") or ("" if api_told else "off (API_SERVER_ENABLED or API_SERVER_KEY opens it)")
     unread = f", {live['inbox']} messages unread" if live["inbox"] else ""
     broken = [
         (
@@ -200,7 +203,7 @@ def live_pairs(live: Mapping[str, Any]) -> list[tuple[str, str]]:
         *([("Settings", refused)] if refused else []),
         *(("Left out", line) for line in left_out),
         ("Uptime", _span(_uptime(facts))),
-        ("API", facts.get("api") or "off (API_SERVER_ENABLED or API_SERVER_KEY opens it)"),
+        *([("API", api)] if api else []),
         *(("Provider", provider_line(one)) for one in facts.get("providers", ())),
         ("Turns", _counted(live["turns"], "none unfinished") + unread),
         ("To send", _counted(outbox, "nothing")),
