@@ -12,6 +12,7 @@ import logging
 import os
 import posixpath
 import shlex
+import stat
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -337,8 +338,12 @@ def _spare(plan: RewindPlan, shadow: ShadowStore, states: Sequence[str], now: st
     plan.left_out = sorted({_outermost(path, both) for path in both if left.get(path) != there.get(path)})
     gone = {path: note for path, note in left.items() if there.get(path, (0, 0, 0))[0] != note[0]}
     files = {note[:2] for note in gone.values() if note[2]}
-    outer = [note for path, note in gone.items() if posixpath.dirname(path) not in left]
-    inodes, sizes = {note[0] for note in outer}, {note[1] for note in outer if note[1]}
+    # Where one is there again it was written anew, and another file soon has the inode that this set free.
+    outer = {path: note for path, note in gone.items() if posixpath.dirname(path) not in left}
+    lost = [note for path, note in outer.items() if path not in there]
+    sizes = {note[1] for note in lost if note[1]}
+    moved = {(note[0], False) for note in lost if note[2]}
+    moved |= {(note[0], True) for note in outer.values() if not note[2]}
     for path, (_, object_id) in sorted(plan.targets.items()):
         names = path.split("/")
         ways = [os.path.join(shadow.root, *names[: count + 1]) for count in range(len(names))]
@@ -349,7 +354,7 @@ def _spare(plan: RewindPlan, shadow: ShadowStore, states: Sequence[str], now: st
         is_moved = (infos[-1].st_ino, infos[-1].st_size) in files
         if not object_id:
             is_moved |= path in left or infos[-1].st_size in sizes
-            is_moved |= not inodes.isdisjoint(info.st_ino for info in infos)
+            is_moved |= any((info.st_ino, stat.S_ISDIR(info.st_mode)) in moved for info in infos)
         if is_moved:
             plan.targets.pop(path)
             plan.spared.append(path)
