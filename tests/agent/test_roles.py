@@ -12,6 +12,7 @@ from hermes.agent.models.roles import ChosenModel
 from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import Submission
+from hermes.domain.clock import SystemClock
 from hermes.domain.errors import FaultKind, ModelFault, Refused, Unreachable, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.models.model_facts import ModelFacts, ModelRole
@@ -25,7 +26,7 @@ from hermes.domain.word import replace
 from hermes.state.settings.loader import load_settings
 from hermes.state.settings.model_access import auxiliary_model
 from hermes.testing.model import Say, ScriptedModel, say
-from hermes.testing.model_script import Call, Reply
+from hermes.testing.model_script import Call, Reply, failure
 from hermes.testing.model_server import FakeModelServer
 from tests.agent.test_routes import CLIENT
 
@@ -189,3 +190,21 @@ async def test_a_tool_asks_the_model_of_a_role_and_it_is_counted(tmp_path: Path)
     assert seen.text == "a cat"
     assert seen.usage == replace(used, cost=0.0, model="sees", role="vision")
     assert [record.text for record in records if isinstance(record, ModelSaid)][-1] == "It is a cat."
+
+
+async def test_an_answer_of_a_free_fallback_is_free(tmp_path: Path) -> None:
+    used = Usage(prompt=100, completion=20)
+    async with (
+        FakeModelServer([failure(401, "no")]) as main,
+        FakeModelServer([Reply(text="a cat", usage=used)]) as spare,
+    ):
+        (tmp_path / "config.yaml").write_text(
+            f"model: {{default: main-model, base_url: '{main.base_url}'}}\n"
+            f"fallback_providers: [{{provider: custom, model: spare, base_url: '{spare.base_url}'}}]\n"
+        )
+        app = App(tmp_path, {"HERMES_NO_PROBE": "1"}, AppOverrides(platforms={}))
+        async with asyncio.timeout(60), app.running():
+            await app.gateway.agents.get(MAIN_AGENT)
+            ask = app._agents.models.asker(MAIN_AGENT, SystemClock())
+            text, seen = await ask("title", "what?", ())
+    assert text == "a cat" and (seen.model, seen.cost) == ("spare", 0.0)

@@ -33,7 +33,7 @@ from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.models.credential import Credential
 from hermes.domain.models.model_facts import TASK_MODEL, ModelFacts, ModelRole
 from hermes.domain.models.providers import split_model
-from hermes.domain.models.usage import Usage
+from hermes.domain.models.usage import Usage, priced
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import Media
@@ -258,6 +258,8 @@ class AgentModels:
         async def ask(role: str, text: str, attachments: Sequence[Attachment]) -> tuple[str, Usage]:
             chosen = await self.beside(agent, role, model)
             answer, usage = await chosen.ask(text, attachments, sleep=clock.sleep)
+            if usage.model != chosen.model:  # another one answered, whose prices count
+                usage = priced(usage, self.facts_of(agent, usage.model))
             return answer, replace(usage, role=role)
 
         return ask
