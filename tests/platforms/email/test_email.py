@@ -289,6 +289,8 @@ def test_what_is_begun_and_never_ends_is_looked_for_once(begun: str) -> None:
 
 def test_comments_end_where_browsers_end_them() -> None:
     assert html_to_text("a<!-->b<!--->c<!-- x -- y -->d 1 < 2 <b>e</b>") == "abcd 1 < 2 e"
+    for begun in ("<style><!-- p {}</style>", "<script>'<!--'</script>", "<STYLE>/* <!-- */</Style >"):
+        assert html_to_text(f"a{begun}b<!-- c -->d") == "abd"
 
 
 # --- what goes out ---

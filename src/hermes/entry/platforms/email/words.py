@@ -51,6 +51,8 @@ _TOO_SMALL, _INVISIBLE, _GONE = 1, 2, 4
 _ZERO = re.compile(r"0+(?:\.0+)?(?:[a-z]+|%)?")
 _DEEPEST = 60
 _TAG = re.compile(r"<[A-Za-z/!?]")
+_COMMENT = re.compile(r"<(style|script)\b.*?(?:</\1\b|\Z)|<!(?=--).*?(?:-->|\Z)", re.DOTALL | re.IGNORECASE)
+"""A comment, or an element in which there are none."""
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
 _MANY_LINES = re.compile(r"\n{3,}")
 _PHONE = (
@@ -131,12 +133,7 @@ def html_to_text(html: str) -> str:
 def _closed(html: str) -> str:
     """Without a comment or a tag that never ends, as browsers have it: the parser would look for the end of
     each that begins in it, all the way."""
-    parts, at = [], 0
-    while (begin := html.find("<!--", at)) >= 0:
-        parts.append(html[at:begin])
-        end = html.find("-->", begin + 2)
-        at = len(html) if end < 0 else end + 3
-    html = "".join([*parts, html[at:]])
+    html = _COMMENT.sub(lambda match: match[0] if match[1] else "", html)
     open_tag = _TAG.search(html, html.rfind(">") + 1)
     return html[: open_tag.start()] if open_tag else html
 
