@@ -61,7 +61,14 @@ def test_a_backup_of_a_running_gateway_comes_back_elsewhere(home: Path, tmp_path
     assert refused.code != 0 and "--yes" in refused.err, refused
     assert "Restored" in told(other, "backup", "restore", str(file), "-y")
     assert (other / "config.yaml").read_text() == "model: demo\n"
-    assert "the milk is in the fridge" in told(other, "sessions", "search", "fridge")
+    searched = hermes(other, "sessions", "search", "fridge")
+    assert "the milk is in the fridge" in searched.out
+    assert searched.err.count("The restored database was opened.") == searched.err.count("\n") == 1, searched
+    assert "missing" not in searched.err and "could not" not in searched.err
+    assert not hermes(other, "sessions", "search", "fridge").err
+    unmounted = hermes(home, "backup", "create", "-o", f"{tmp_path}/disk/")
+    assert unmounted.code == 1 and "There is no folder" in unmounted.err
+    assert not (tmp_path / "disk").exists()
     (before,) = (other / "before-restore").iterdir()
     assert (before / "memories" / "MEMORY.md").read_text() == "of the other home\n"
     with gateway(other):

@@ -202,7 +202,7 @@ def test_a_restore_that_is_cut_off_anywhere_leaves_the_old_home_or_ends_in_the_n
     source = archived(tmp_path)
     old = {"config.yaml": b"mine", "gateway.db": b"mine", "backups/state-20270101T000000Z.db": b"newer"}
     kept = {"profiles/other/config.yaml": b"other", "gateway.lock": b""}
-    new = FILES | {"backups/state-20261118T030000Z.db": b"copy"} | kept
+    new = FILES | {"backups/state-20261118T030000Z.db": b"copy", "gateway.db.restored": b""} | kept
     ends = {"old": 0, "new": 0}
     with monkeypatch.context() as patch:
         steps = cut_at(patch, 0)

@@ -45,6 +45,8 @@ class StoreLifecycle:
         opened = await self._when_there_is_room()
         if opened is None:
             return None
+        for notice in opened.notices:
+            log.warning("store.notice %s", notice)
         self.tell("starting", notices=list(opened.notices), waits="")
         self._store = opened.store
         self._upkeep = Upkeep(store=opened.store, path=self.path, clock=self.clock)

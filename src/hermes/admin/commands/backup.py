@@ -65,7 +65,7 @@ def _create(command: CliCommand) -> None:
     passphrase = _new_passphrase(command) if asked.encrypt else ""
     backups, now = _backups(command, settings, passphrase), datetime.now(UTC)
     target = (
-        _target(Path(asked.output).absolute(), backups, now)
+        _target(asked.output, backups, now)
         if asked.output
         else backups.target(now, QUICK if asked.quick else "")
     )
@@ -80,7 +80,10 @@ def _create(command: CliCommand) -> None:
         )
 
 
-def _target(named: Path, backups: HomeBackups, now: datetime) -> Path:
+def _target(output: str, backups: HomeBackups, now: datetime) -> Path:
+    named = Path(output).absolute()
+    if output.endswith("/") and not named.is_dir():
+        raise UserError(f"There is no folder {named}.", hint="Make it first, or mount its disk.")
     target = named / backups.target(now).name if named.is_dir() else named
     if target.exists():
         raise UserError(f"{target} is there already.", hint="Name another file.")

@@ -27,7 +27,7 @@ from hermes.state.home.archive import (
     Progress,
     unpack_archive,
 )
-from hermes.state.home.homes import RESTORING
+from hermes.state.home.homes import RESTORED_MARK, RESTORING
 from hermes.state.home.wholefile import sync_folder, write_whole
 
 _READY, _MOVED, _NEW, _OVERLAY = "ready", "moved", "new", "overlay"
@@ -60,6 +60,7 @@ def restore(
         manifest = unpack_archive(source, staging / _NEW, progress, content)
         if manifest.database:
             check(staging / _NEW / manifest.database, source)
+            write_whole(staging / _NEW / RESTORED_MARK, b"")
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise

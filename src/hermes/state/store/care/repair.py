@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
+from hermes.state.home.homes import RESTORED_MARK
 from hermes.state.home.wholefile import sync_file, sync_folder
 from hermes.state.store import sqlite
 from hermes.state.store.care.backup import backups_of, made_at
@@ -57,6 +58,7 @@ class _Inspection(Struct, frozen=True, kw_only=True):
     damage: str = ""
     readable: bool = False
     index_only: bool = False
+    restored: bool = False
     check_later: bool = False
 
 
@@ -74,24 +76,26 @@ async def open_checked(
 
 async def _open_sound(path: Path, clock: Clock, options: sqlite.StoreOptions) -> OpenedStore:
     notices, later = await asyncio.to_thread(_make_sound, path, clock.now(), options)
-    for notice in notices:
-        log.warning("store.notice %s", notice)
     store = await SqliteStore(path, options).open()
     return OpenedStore(store=store, notices=tuple(notices), check_later=later)
 
 
 def _make_sound(path: Path, now: datetime, options: sqlite.StoreOptions) -> tuple[list[str], bool]:
     notices = _finish_swap(path, now)
+    mark = path.with_name(RESTORED_MARK)
     if not path.exists() and not backups_of(path) and not rescued(path).exists():
         _set_aside(path, now)
+        mark.unlink(missing_ok=True)
         return notices, False
     try:
-        inspection = _examine(path, options) if path.exists() else _Inspection(damage=_MISSING)
+        inspection = (
+            _examine(path, options) if path.exists() else _Inspection(damage=_MISSING, restored=mark.exists())
+        )
         if inspection.index_only and _rebuild_index(path, options):
             notices.append(f"The search index in {path.name} was damaged; it was built anew.")
         elif inspection.damage:
             notices += _replace(path, inspection, now, options)
-        for settled in (sqlite.suspicion(path), rescued(path)):
+        for settled in (sqlite.suspicion(path), rescued(path), mark):
             settled.unlink(missing_ok=True)
     except (apsw.Error, OSError) as error:
         raise sqlite.as_user_error(error, path) from error
@@ -142,6 +146,8 @@ def _replace(path: Path, inspection: _Inspection, now: datetime, options: sqlite
     aside = _set_aside(path, now)
     new.replace(path)
     sync_folder(path.parent)
+    if inspection.restored and origin:
+        return [f"The restored database was opened. {origin}: {marks}"]
     kept = f"{path} was damaged ({inspection.damage}); it was kept as {aside.name if aside else 'nothing'}."
     if inspection.damage == _MISSING:
         kept = f"{path} was missing."
@@ -161,7 +167,7 @@ def _prepare(
             shutil.copyfile(log_of(path), log_of(new))
         try:
             if _is_sound(new, options):
-                return origin, _mark(path, new, now, options)
+                return origin, _mark(path, new, now, options, restored=inspection.restored)
         except (*sqlite.NOT_DAMAGE, OSError, MemoryError):
             raise
         except Exception as error:  # whatever it holds, there may be a better one
@@ -190,7 +196,7 @@ def _candidates(path: Path, inspection: _Inspection) -> Iterator[tuple[str, Path
         yield f"The backup of {made_at(made):%Y-%m-%d %H:%M} UTC", made
 
 
-def _mark(path: Path, new: Path, now: datetime, options: sqlite.StoreOptions) -> str:
+def _mark(path: Path, new: Path, now: datetime, options: sqlite.StoreOptions, *, restored: bool) -> str:
     """Take over what the damaged file still holds and settle what may have gone on since; the outcome."""
     from hermes.state.store.care.restored import settle_restored  # nearly every start does without it
     from hermes.state.store.care.salvage import nothing_salvaged
@@ -212,6 +218,9 @@ def _mark(path: Path, new: Path, now: datetime, options: sqlite.StoreOptions) ->
         db.run("COMMIT")
         db.run("PRAGMA wal_checkpoint(TRUNCATE)")
     sync_file(new)
+    if restored:  # nothing was there that could not be read
+        settled.lost, settled.blind = 0, False
+        return f"{settled}."
     partly = sorted(_TOLD_TABLES - saved.whole)
     missing = f" What came later is missing in part from {', '.join(partly)}." if partly else ""
     return f"{rows} later incoming messages were saved.{missing} In all: {settled}."
