@@ -31,7 +31,7 @@ from hermes.entry.platforms.feishu.manifest import MOST_TEXT
 from hermes.entry.platforms.feishu.socket import FeishuFrame
 from hermes.testing.platform_suite import CHECKS, RECEIVING, Check, Does, Inboxes, conform, running, until
 from tests.platforms.feishu.bed import TEAM_CHAT, CalledBed, FeishuBed, known
-from tests.platforms.feishu.samples import ANN, BOB, EVENTS, POST, PRIVATE, ROOT, TEAM, TOKEN, received
+from tests.platforms.feishu.samples import ANN, BOB, BOT, EVENTS, POST, PRIVATE, ROOT, TEAM, TOKEN, received
 from tests.platforms.feishu.server import MOST_CARD, Wrong
 
 
@@ -227,6 +227,21 @@ async def test_a_topic_is_one_conversation_also_after_a_restart() -> None:
             async with running(bed.connect(), accept, cursors[-1]):
                 await until(lambda count=count: len(threads) == count, "it never came")
         assert threads == ["om_text00000010"] * 3
+
+
+def test_a_topic_that_is_used_keeps_its_address_however_many_others_begin() -> None:
+    me = FeishuIdentity(open_id=BOT)
+
+    def thread(number: int, topic: str) -> str | None:
+        event = received(f"text{number:08d}", "text", {"text": "hi"}, True, thread_id=topic)
+        (item,) = to_inbounds(event, me)
+        return item.source.address.thread
+
+    for number in range(0, 1_200, 3):
+        assert thread(number, "omt_old") == "om_text00000000"
+        thread(number + 1, f"omt_{number + 1}")
+        thread(number + 2, f"omt_{number + 2}")
+    assert len(me.topics) == 500
 
 
 # --- calls ---

@@ -146,7 +146,7 @@ def _message(details: Mapping[str, Any], me: FeishuIdentity) -> Inbound | None:
     if topic and not me.private[chat]:
         # A topic is written to by a message in it: the first that is known, for what is typed into a topic
         # does not always name its root (openclaw/openclaw #66631).
-        thread = me.topics.setdefault(topic, root or number)
+        thread = me.topics[topic] = me.topics.get(topic) or root or number
     reply = None
     if parent is not None:
         answered = me.asked.get(parent, FeishuMessage())
