@@ -184,6 +184,7 @@ def test_a_failed_turn_is_one_line_and_exit_code_1(home: Path) -> None:
         ([], "standard input is empty"),
         (["--frobnicate"], "unrecognized arguments"),
         (["-q", "x", "--resume", "a", "--continue"], "cannot be used together"),
+        (["-q", "x", "--resume", ""], "--resume needs the id or the title"),
     ],
 )
 def test_wrong_use(home: Path, words: list[str], says: str) -> None:

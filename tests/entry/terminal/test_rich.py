@@ -401,7 +401,7 @@ def test_a_long_paste_is_folded_and_unfolded(home: Path) -> None:
         glass.until("line 49", gone="[pasted")
         glass.person.keys("\x03")
         glass.until("❯", gone="line 49")
-        glass.person.paste(text)
+        glass.person.paste(f"{text}\n")
         glass.person.type("")
         glass.until("❯ [pasted #2: 50 lines]", "You said: line 0", "line 49")
 
@@ -610,7 +610,9 @@ def test_the_end_of_input_and_quit(home: Path) -> None:
         glass.person.keys("\x04")
         assert glass.person.ends() == 0
         glass.look()
-        assert "hermes --resume" in glass.text and "⚕ ❯" not in glass.text
+        assert "⚕ ❯" not in glass.text
+        last = glass.person.raw.rpartition("To come back: ")[2]
+        assert re.match(r"HERMES_HOME=\S+ hermes --resume \w+", last), "it is copied as one line"
     with chat(home, "--continue") as glass:
         glass.until("Session", "› hello", "You said: hello", "❯")
         glass.person.type("/copy")

@@ -85,6 +85,8 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
         return self.command.asked
 
     def run(self) -> int:
+        if self.asked.resume is not None and not self.asked.resume.strip():
+            raise UsageError("--resume needs the id or the title of a session.")
         if self.asked.resume is not None and self.asked.latest is not None:
             raise UsageError("--resume and --continue cannot be used together.")
         if self.asked.prompt is not None and (self.asked.query is not None or self.final_only):

@@ -21,7 +21,7 @@ from msgspec import Struct
 from hermes.domain.chats.command_line import read_command
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.models.manner import NO_MANNER, Manner
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, showable
 from hermes.domain.turns.event import Asked, FeedItem, ModelSaid, QuestionKind
 from hermes.domain.turns.turn import Turn
 from hermes.entry.terminal import talk
@@ -255,7 +255,8 @@ class RichView:
             return
         self._stage.end_turn()
         for note in () if self._talk is None else self._talk.last_notes():
-            self._stage.note(note)
+            # One row each, so that a command in it is copied whole where the terminal wraps it.
+            self._stage.put([self._look.paint(showable(note), self._look.theme.dim)], "note")
         self._output.write(self._stage.take().replace("\n", "\r\n"))
         drained = asyncio.create_task(self._output.drained(0), name="last words")
         await asyncio.wait((drained, writing), timeout=_TWICE, return_when=asyncio.FIRST_COMPLETED)

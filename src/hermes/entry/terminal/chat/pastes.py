@@ -13,7 +13,7 @@ class Pastes:
 
     def fold(self, text: str) -> str:
         """What stands in the line for a pasted text."""
-        lines = text.count("\n") + 1
+        lines = text.removesuffix("\n").count("\n") + 1
         if lines < self.lines and len(text) < self.chars:
             return text
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
