@@ -104,7 +104,8 @@ def test_what_an_answer_took_is_written_for_scripts(home: Path, tmp_path: Path) 
     assert chat(home, "-q", "vanish", "--usage-file", str(file)).code == 1
     assert json.loads(file.read_text())["ok"] is False
     missing = chat(home, "-z", "hello", "--usage-file", str(tmp_path / "no" / "usage.json"))
-    assert missing.code == 1 and "usage.json cannot be written" in missing.err and missing.clean
+    assert missing.code == 2 and "usage.json cannot be written" in missing.err and missing.clean
+    assert missing.out == "", "the model is not asked"
 
 
 def test_a_picture_goes_with_the_first_message(home: Path, tmp_path: Path) -> None:

@@ -91,6 +91,8 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
             raise UsageError("--resume and --continue cannot be used together.")
         if self.asked.prompt is not None and (self.asked.query is not None or self.final_only):
             raise UsageError("Give the message once: as an argument, or with -q or -z.")
+        if self.asked.usage_file and not os.path.isdir(os.path.dirname(self.asked.usage_file) or "."):
+            raise UsageError(f"{self.asked.usage_file} cannot be written: its folder does not exist.")
         if self.asked.quiet and self.asked.verbose:
             raise UsageError("--quiet and --verbose cannot be used together.")
         url = self.asked.gateway or self.command.environ.get(_URL, "")
