@@ -335,6 +335,18 @@ def test_no_rollback_takes_an_agent_away_from_its_conversations(home: Path) -> N
     assert [row["agent"] for row in listed(home, "sessions", "list")] == ["work"]
 
 
+def test_an_agent_whose_home_is_nowhere_is_taken_back_and_stops_no_other(home: Path) -> None:
+    assert hermes(home, "agent", "add", "fly").code == 0
+    good = config(home)
+    wrong = good.replace("fly: {}", "fly: {}\n  lost: {home_dir: ~nobody-of-that-name/x}")
+    (home / "config.yaml").write_text(wrong)
+    assert hermes(home, "config", "rollback").code == 0 and "lost" not in config(home)
+    (home / "config.yaml").write_text(wrong)
+    chat(home, "--agent", "fly", "-z", "hello")
+    refused(hermes(home, "--agent", "lost", "-z", "hello"), told := "names a user that does not exist")
+    assert told in hermes(home, "config", "check").out
+
+
 def test_a_wrong_edit_is_taken_back_to_what_the_gateway_works_with(home: Path) -> None:
     """Also where no command ever changed the file."""
     with gateway(home):

@@ -3,6 +3,7 @@ rollback can be taken back, too."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from hermes.admin.shell.changing import DRY_RUN, UNCHANGED, apply_change, load
@@ -59,12 +60,15 @@ def _check_ids(command: CliCommand, change: ConfigChange) -> None:
     now, then = load(command).settings, load(command, change.after).settings
     later = {_lives(command, now, name): name for name in now.agents if name not in then.agents}
     for name in then.agents:
-        if name not in now.agents and (called := later.get(_lives(command, then, name))):
+        place = _lives(command, then, name)
+        if name not in now.agents and place and (called := later.get(place)):
             raise UserError(
                 f"There the agent {called} is called {name}, and its conversations would not go along.",
                 hint=f"First: hermes agent rename {called} {name}. Then go back further. {UNCHANGED}",
             )
 
 
-def _lives(command: CliCommand, settings: Settings, name: str) -> Path:
-    return agent_home(command.home, AgentId(name), settings)
+def _lives(command: CliCommand, settings: Settings, name: str) -> Path | None:
+    with suppress(UserError):  # its home_dir leads nowhere, which may be why somebody goes back
+        return agent_home(command.home, AgentId(name), settings)
+    return None

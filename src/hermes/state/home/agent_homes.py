@@ -45,6 +45,11 @@ def check_homes(home: Path, settings: Settings, lines: Mapping[str, int], findin
     if not moved and not (home / AGENTS_FOLDER).is_symlink():
         return
     top, told = Path(os.path.realpath(home)), set[str]()
+    for agent in sorted(moved):
+        try:
+            agent_home(home, AgentId(agent), settings)
+        except UserError as error:
+            findings.problem(lines.get(f"agents.{agent}.home_dir"), error.message, error.hint)
     places = list(_places(home, top, settings, moved))
     for place, name in places:
         outside = name in moved and not place.is_relative_to(top)

@@ -289,12 +289,11 @@ def without_accounts(text: str, *more: str) -> str:
 def _agent_variables(home: Path, settings: Settings) -> dict[AgentId, dict[str, str]]:
     """What the agents' own `.env` files say. What is wrong with one is told when its agent is built."""
     variables: dict[AgentId, dict[str, str]] = {}
-    for agent in map(AgentId, settings.agents):
+    for agent, place in _homes_of(home, settings):
         if agent == MAIN_AGENT:
             continue
         findings = SettingsFindings("")
-        file = agent_home(home, agent, settings) / SECRETS_FILE
-        entries = parse_dotenv(read_text(file, findings), findings)
+        entries = parse_dotenv(read_text(place / SECRETS_FILE, findings), findings)
         if entries:
             variables[agent] = {entry.name: entry.value for entry in entries if entry.value}
     return variables
@@ -302,10 +301,20 @@ def _agent_variables(home: Path, settings: Settings) -> dict[AgentId, dict[str, 
 
 def _credentials(home: Path, settings: Settings) -> dict[AgentId, tuple[Credential, ...]]:
     stored: dict[AgentId, tuple[Credential, ...]] = {}
-    for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
-        if credentials := CredentialFile(agent_home(home, agent, settings)).read().credentials:
+    for agent, place in _homes_of(home, settings):
+        if credentials := CredentialFile(place).read().credentials:
             stored[agent] = credentials
     return stored
+
+
+def _homes_of(home: Path, settings: Settings) -> Iterator[tuple[AgentId, Path]]:
+    """Without those whose home_dir leads nowhere: such an agent is left out, and all others work."""
+    for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
+        try:
+            place = agent_home(home, agent, settings)
+        except UserError:
+            continue  # it is told when it is built
+        yield agent, place
 
 
 def _check_home(home: Path) -> None:
