@@ -256,3 +256,9 @@ def test_mistakes_are_named(tmp_path: Path, text: str, problem: str) -> None:
     assert [error.message for error in loaded.problems if problem in error.message], loaded.problems
     assert not loaded.settings.providers
     assert loaded.settings.provider_routing.data_collection in ("", "deny")
+
+
+def test_a_model_that_is_named_is_told_though_its_key_is_missing() -> None:
+    choice = choose(ModelSettings(default="foo", provider="openrouter"))
+    assert (choice.way, choice.model, choice.provider) == (ModelAccess.NONE, "foo", "openrouter")
+    assert "OPENROUTER_API_KEY is not set" in choice.why

@@ -252,7 +252,7 @@ def _serviced(
     base_url = settings.base_url or usual
     keyless = spec.auth is ProviderAuth.NONE or base_url != usual or spec.id in stored
     if not settings.api_key and not keyless:
-        return _keyless(spec, why)
+        return _keyless(spec, why, settings.default)
     model = settings.default or spec.model or _UNNAMED
     wire = settings.api_mode or wire_format(spec, base_url, model)
     if wire not in FORMATS:
@@ -276,13 +276,13 @@ def _serviced(
     )
 
 
-def _keyless(spec: ProviderSpec, why: str) -> ModelChoice:
+def _keyless(spec: ProviderSpec, why: str, model: str) -> ModelChoice:
     if spec.auth is ProviderAuth.OAUTH_DEVICE_CODE:
         also = f", or hermes config set {spec.keys[0]} …" if spec.keys else ""
         hint = f"hermes auth login {spec.id}{also}"
-        return _none(f"{why}, and nobody is logged in there", hint, provider=spec.id)
+        return _none(f"{why}, and nobody is logged in there", hint, provider=spec.id, model=model)
     hint = f"hermes config set {spec.keys[0]} …"
-    return _none(f"{why}, and {spec.keys[0]} is not set", hint, provider=spec.id)
+    return _none(f"{why}, and {spec.keys[0]} is not set", hint, provider=spec.id, model=model)
 
 
 def with_quirks(options: EndpointOptions, spec: ProviderSpec) -> EndpointOptions:
