@@ -345,6 +345,8 @@ def test_an_agent_whose_home_is_nowhere_is_taken_back_and_stops_no_other(home: P
     chat(home, "--agent", "fly", "-z", "hello")
     refused(hermes(home, "--agent", "lost", "-z", "hello"), told := "names a user that does not exist")
     assert told in hermes(home, "config", "check").out
+    assert "lost" in hermes(home, "agent", "list").out
+    assert hermes(home, "agent", "remove", "lost", "-y").code == 0 and "lost" not in config(home)
 
 
 def test_a_wrong_edit_is_taken_back_to_what_the_gateway_works_with(home: Path) -> None:

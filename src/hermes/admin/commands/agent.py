@@ -101,7 +101,7 @@ def _listed(
         mode="all" if hosted is None else hosted.mode,
         routes=[n for n, route in enumerate(settings.routes, 1) if route.agent == agent],
         default=settings.default_agent == agent,
-        home=agent_home(command.home, agent, settings),
+        home=_home_of(command.home, agent, settings),
         description="" if hosted is None else hosted.description,
         problem=broken.get(agent, ""),
     )
@@ -267,7 +267,7 @@ def _remove(command: CliCommand) -> None:
     agent = _known(settings, name)
     if agent == MAIN_AGENT:
         raise UserError("The agent main is the gateway's own and stays.", hint=UNCHANGED)
-    folder = agent_home(command.home, agent, settings)
+    folder = _home_of(command.home, agent, settings)
 
     def change(data: Any) -> None:
         del section_of(data, "agents", dict)[agent]
@@ -298,12 +298,20 @@ def _remove(command: CliCommand) -> None:
     _purge(command, agent, folder)
 
 
+def _home_of(home: Path, agent: AgentId, settings: Settings) -> Path:
+    """Where it lives; if its home_dir leads nowhere, a folder that is not there."""
+    try:
+        return agent_home(home, agent, settings)
+    except UserError:
+        return home / settings.agents[agent].home_dir
+
+
 def _check_unused(home: Path, settings: Settings, folder: Path) -> None:
     """A folder keeps its name when its agent gets another one."""
     place = Path(os.path.realpath(folder))
     for agent in settings.agents:
         try:
-            lives = Path(os.path.realpath(agent_home(home, AgentId(agent), settings)))
+            lives = Path(os.path.realpath(_home_of(home, AgentId(agent), settings)))
         except UserError:
             continue  # nobody lives there
         if agent != MAIN_AGENT and (lives.is_relative_to(place) or place.is_relative_to(lives)):
