@@ -332,6 +332,13 @@ def test_what_a_session_hides_another_shows(home: Path) -> None:
         glass.until("┊", "The tool said: read did second")
 
 
+def test_a_quiet_chat_shows_no_tools(home: Path) -> None:
+    with chat(home, "-Q") as glass:
+        glass.until("❯")
+        glass.person.type("read first")
+        assert "┊" not in glass.until("The tool said: read did first")
+
+
 def test_the_bell_rings_for_a_question_too(home: Path) -> None:
     (home / "config.yaml").write_text("display: {bell_on_complete: true}\n")
     with chat(home) as glass:

@@ -174,7 +174,7 @@ async def _come_in(
             ),
             title="" if process.quiet else f"Hermes {process.command.version}",
             facts=shown,
-            display=display,
+            display={**display, "tool_progress": "off"} if process.quiet else display,
             agent=visit.agent,
             model=(session and session.model) or model.partition(",")[0],
         )
