@@ -779,7 +779,8 @@ def test_what_keeps_it_from_starting_is_one_sentence(
         glass = Glass(person)
         assert person.ends() == code
         glass.look()
-        assert sentence in glass.text and "❯" not in glass.text and person.mode == person.before
+        shown = "".join(glass.text.split())  # a long path before it wraps anywhere
+        assert "".join(sentence.split()) in shown and "❯" not in shown and person.mode == person.before
         end_gateway(home)
 
 
