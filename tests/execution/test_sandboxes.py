@@ -417,6 +417,22 @@ async def test_a_repository_without_hooks_gets_none(tmp_path: Path) -> None:
     assert (tmp_path / "work/tree/.git").read_text() == "gitdir: ../.git/worktrees/tree"
 
 
+@pytest.mark.parametrize("before", [None, ".\n", "../.git\n"])
+async def test_a_repository_is_found_by_libgit2_after_a_sandbox(before: str | None, tmp_path: Path) -> None:
+    """It finds none where `commondir` holds a bare `.`, as earlier versions wrote it."""
+    common = make_repository(tmp_path / "work") / "commondir"
+    if before is not None:
+        common.write_text(before)
+    bed = make_bed("bubblewrap", tmp_path)
+    await bed.backend.open()
+    try:
+        assert (await bed.run("cat .git/commondir")).output == (before if before == "../.git\n" else "./\n")
+        assert (await bed.run("echo ../evil > .git/commondir")).code
+    finally:
+        await bed.backend.close()
+    assert common.read_text() == (before if before == "../.git\n" else "./\n")
+
+
 COMMIT = "git commit -q --allow-empty -m a"
 TREE = f"git init -q; {COMMIT}; git worktree add -q tree"
 LAYOUTS = {

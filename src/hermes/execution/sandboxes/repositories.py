@@ -25,8 +25,9 @@ _MOST_FOLDERS = 2000
 _MOST_READ = 64 << 10
 _GIT = ".git"
 _HOOKS, _CONFIG, _COMMON, _MORE = "hooks", "config", "commondir", "config.worktree"
-_HERE = b".\n"
-"""In a `commondir`: hooks and settings are in this very folder, as they are without that file."""
+_HERE, _ONCE_HERE = b"./\n", b".\n"
+"""In a `commondir`: hooks and settings are in this very folder, as they are without that file. With the
+latter, which earlier versions wrote, libgit2 1.9 finds no repository there."""
 _BARE = re.compile(rb"^\s*bare\s*(=\s*(true|yes|on|1)\s*)?$", re.IGNORECASE | re.MULTILINE)
 _OWN_MORE = re.compile(rb"^\s*worktreeconfig\b", re.IGNORECASE | re.MULTILINE)
 
@@ -50,8 +51,9 @@ def open_guards(workspace: int, opened: contextlib.ExitStack) -> list[Guard]:
         if _BARE.search(config):  # git would take it for another kind of repository if it had a `commondir`
             sealed.add(place)
             free |= {_under(place, name) for name in _folders(workspace, place) if name != _HOOKS}
-        elif not _read(workspace, _under(place, _COMMON)):
+        else:
             _create(workspace, _under(place, _COMMON), _HERE)
+            _mend(workspace, _under(place, _COMMON))
         if _OWN_MORE.search(config):
             for tree in (place, *_holding(workspace, _is_part, _under(place, "worktrees"), 1)):
                 _create(workspace, _under(tree, _MORE), b"")
@@ -158,6 +160,16 @@ def _create(workspace: int, path: str, content: bytes) -> None:
         descriptor = os.open(name, flags, 0o644, dir_fd=above)
         opened.callback(os.close, descriptor)
         os.write(descriptor, content)
+
+
+def _mend(workspace: int, path: str) -> None:
+    """In the same file, which other sandboxes may hold, and in one step: git may read it meanwhile."""
+    with contextlib.ExitStack() as opened, contextlib.suppress(OSError):
+        if _read(workspace, path) == _ONCE_HERE:
+            place = f"/proc/self/fd/{_open(workspace, path, opened)}"
+            descriptor = os.open(place, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            opened.callback(os.close, descriptor)
+            os.write(descriptor, _HERE)
 
 
 def _guard(workspace: int, path: str, opened: contextlib.ExitStack, *, writable: bool) -> Guard | None:
