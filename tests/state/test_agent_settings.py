@@ -162,3 +162,14 @@ def test_an_agents_own_key_comes_before_the_gateways_and_is_its_own(tmp_path: Pa
     assert loaded.of(BEE).variable("ANTHROPIC_API_KEY") and not loaded.variable("ANTHROPIC_API_KEY")
     shown = loaded.secrets.redact("sk-or-bee-0123456789ab sk-ant-ant-0123456789")
     assert shown == "‹secret› ‹secret›", "no sink shows a key of any agent"
+
+
+@pytest.mark.parametrize("shared", ["key-of-the-gateway-0123", "none"])
+def test_an_agents_own_key_comes_first_whatever_it_is_called(tmp_path: Path, shared: str) -> None:
+    text = (
+        "model: {default: m, provider: custom, base_url: 'http://x.example/v1'}\nagents: {bee: {}, ant: {}}\n"
+    )
+    (tmp_path / ".env").write_text(f"CUSTOM_API_KEY={shared}\n")
+    loaded = load(tmp_path, text, bee="OPENAI_API_KEY=sk-of-bee-0123456789\n")
+    assert model_of(BEE, loaded).api_key.reveal() == "sk-of-bee-0123456789"
+    assert model_of(ANT, loaded).api_key.reveal() == shared.replace("none", "")

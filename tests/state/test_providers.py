@@ -217,6 +217,35 @@ def test_auto_follows_the_keys(tmp_path: Path, environ: dict[str, str], provider
     assert load(tmp_path, "", **environ).settings.model.provider == provider
 
 
+@pytest.mark.parametrize(
+    ("provider", "own"),
+    [
+        ("ollama", "OLLAMA_API_KEY"),
+        ("lmstudio", "LM_API_KEY"),
+        ("llamacpp", "LLAMA_API_KEY"),
+        ("vllm", "VLLM_API_KEY"),
+        ("custom", "CUSTOM_API_KEY"),
+    ],
+)
+def test_a_server_of_ones_own_takes_the_key_of_openai_last(tmp_path: Path, provider: str, own: str) -> None:
+    model = f"model: {{default: m, provider: {provider}, base_url: 'http://server.example/v1'}}\n"
+    agents = f"agents: {{bee: {{provider: {provider}, model: n}}}}\n"
+
+    def keys(text: str = model + agents, **environ: str) -> set[str]:
+        loaded = load(tmp_path, text, OPENAI_API_KEY="sk-of-openai-0123", **environ)
+        return {model_of(AgentId(agent), loaded).api_key.reveal() for agent in ("main", "bee")}
+
+    assert keys() == {"sk-of-openai-0123"}
+    assert keys(**{own: "key-of-its-own-0123"}) == {"key-of-its-own-0123"}
+    assert keys(**{own: "none"}) == {""}
+    role = (
+        f"auxiliary: {{compression: {{provider: {provider}, base_url: 'http://other.example/v1', model: m}}}}"
+    )
+    loaded = load(tmp_path, role, OPENAI_API_KEY="sk-of-openai-0123")
+    beside = auxiliary_model("summary", AgentId("main"), loaded)
+    assert beside is not None and not beside.api_key, "beside the gateway's model it is not lent"
+
+
 def test_a_stored_credential_counts_after_keys() -> None:
     assert choose(ModelSettings(), stored=("nous",)).provider == "nous"
     assert choose(ModelSettings(provider="openai-codex"), stored=("openai-codex",)).provider == "openai-codex"

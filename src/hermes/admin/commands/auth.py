@@ -261,7 +261,9 @@ def _listed(command: CliCommand, provider: str | None) -> list[Credential]:
         named.setdefault(fallback.provider, []).append(fallback.key_env)
     names = [*PROVIDERS, *named, *(one.provider for one in stored.credentials)]
     for name in dict.fromkeys(names if provider is None else [provider]):
-        usual = key_variables(name) if name != CUSTOM else key_variables(name)[:1]
+        spec, usual = find_provider(name), key_variables(name)
+        if spec is not None and (name == CUSTOM or spec.is_local):
+            usual = usual[:1]  # behind it comes OpenAI's
         for variable in filter(None, (*named.get(name, ()), *usual)):
             if (key := loaded.variable(variable)) and key != NO_KEY:
                 every.append(stored.rested(Credential.outside(name, variable, Secret(key))))

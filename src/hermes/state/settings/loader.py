@@ -86,9 +86,12 @@ class LoadedSettings:
         """What is wrong with a value of `config.yaml`, for those who alone know what it may hold."""
         return SettingsError(message, file=self.file, line=self.lines.get(key), hint=hint)
 
-    def variable(self, name: str) -> str:
-        """What a variable says, a secret one too; empty if it is not set."""
-        return self.own.get(name) or self.secrets.reveal(name) or self.variables.get(name, "")
+    def variable(self, *names: str) -> str:
+        """What the first variable says that is set, a secret one too; empty if none is. All those of the
+        agent's own `.env` come before the gateway's."""
+        own = map(self.own.get, names)
+        shared = (self.secrets.reveal(name) or self.variables.get(name) for name in names)
+        return next(filter(None, (*own, *shared)), "")
 
     def of(self, agent: AgentId) -> LoadedSettings:
         """As they count for one agent: what stands in its own `.env` comes first, for it alone."""
@@ -368,7 +371,10 @@ def _with_environment(
     }
     overlaid = replace(settings, **changed)
     changed["model"] = complete_model(
-        overlaid, lambda name: variables[name].value if name in variables else ""
+        overlaid,
+        lambda *wanted: next(
+            (held.value for name in wanted if (held := variables.get(name)) and held.value), ""
+        ),
     )
     blocks = dict(settings.platforms)
     accounts = _told_accounts(variables, platforms)

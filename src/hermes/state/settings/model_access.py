@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.settings")
 T = TypeVar("T")
-Variable = Callable[[str], str]
-"""What a variable says; empty if it is not set."""
+Variable = Callable[..., str]
+"""What the first of these variables says that is set; empty if none is."""
 _ROUTES = "model_routes."
 _NONE = ProviderSettings()
 _DEMO = "demo"
@@ -78,7 +78,7 @@ def complete_model(settings: Settings, variable: Variable) -> ModelSettings:
     if model.default.strip().lower() == _DEMO:
         return replace(model, provider=_DEMO)  # whatever keys are set
     for spec in PROVIDERS.values():
-        if spec.is_local or spec.id == CUSTOM or not _key(spec.keys, variable):
+        if spec.is_local or spec.id == CUSTOM or not variable(*spec.keys):
             continue
         if model.api_key and spec.id != "openrouter" and not variable("OPENAI_API_KEY"):
             break
@@ -221,7 +221,9 @@ def _beside(shared: ModelSettings, wanted: AuxiliaryModel, loaded: LoadedSetting
     )
     if unnamed:
         return bare
-    made = _reached(bare, loaded.settings, loaded.variable)
+    own = find_provider(provider)
+    keys = own.keys[:1] if own is not None and own.is_local else None
+    made = _reached(bare, loaded.settings, loaded.variable, keys)
     return replace(made, api_key=wanted.api_key or made.api_key)
 
 
@@ -235,8 +237,11 @@ def _own(provider: str, settings: Settings) -> ProviderSettings:
     return settings.providers.get(name) or settings.providers.get(spec.id if spec else "") or _NONE
 
 
-def _reached(model: ModelSettings, settings: Settings, variable: Variable) -> ModelSettings:
-    """The model with the address, key and options of its provider. What it says itself counts first."""
+def _reached(
+    model: ModelSettings, settings: Settings, variable: Variable, keys: tuple[str, ...] | None = None
+) -> ModelSettings:
+    """The model with the address, key and options of its provider. What it says itself counts first. Only
+    the variables `keys` hold its key, if they are given."""
     provider = model.provider.strip().lower()
     own, spec = _own(provider, settings), find_provider(provider)
     options = _options(spec, own, model, settings.provider_routing, variable)
@@ -246,10 +251,10 @@ def _reached(model: ModelSettings, settings: Settings, variable: Variable) -> Mo
         options = replace(options, problem=f"{provider} is switched off", hint="Set its `enabled` to true.")
     at_host = provider_at(own.base_url) if own.base_url and spec is None else spec
     if own is _NONE or spec is not None:
-        names = key_variables(provider)
+        names = key_variables(provider) if keys is None else keys
     else:
         names = at_host.keys if at_host is not None else ()
-    stored = own.api_key or Secret(_key((own.key_env, *names), variable)) or model.api_key
+    stored = own.api_key or Secret(variable(own.key_env, *names)) or model.api_key
     by_env = variable(spec.url_variable) if spec is not None and spec.url_variable else ""
     return replace(
         model,
@@ -264,10 +269,6 @@ def _reached(model: ModelSettings, settings: Settings, variable: Variable) -> Mo
 
 def _limit(own: ProviderSettings, model: str) -> float | None:
     return _first(own.models.get(model, ProviderModel()).timeout_seconds, own.request_timeout_seconds)
-
-
-def _key(names: tuple[str, ...], variable: Variable) -> str:
-    return next(filter(None, (variable(name) for name in names if name)), "")
 
 
 def _options(
