@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from hermes.app.imports import imported_job
 from hermes.app.jobs import job_tool
 from hermes.control.jobs import editing
 from hermes.control.jobs.editing import JobAction, JobSpec
 from hermes.domain.chats.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
-from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ids import MAIN_AGENT, JobId
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 from hermes.domain.tools.tool import Effect, Tool, ToolContext, ToolResult
-from hermes.domain.turns.job import Job
+from hermes.domain.turns.job import Job, JobRun, RunState, RunStatus
 from hermes.domain.word import replace
-from hermes.testing.harness import Journey
+from hermes.testing.harness import PATIENCE, Journey
 from hermes.testing.model import Say, call, last_words, say
 
 ROOM = Address(platform="fake", chat="room")
@@ -136,10 +139,22 @@ async def test_whose_a_job_is(made_by: Source | None, asked_by: Source, sees: bo
 
 
 BOB = source("bob", Address(platform="fake", chat="bob"), SourceKind.PRIVATE)
+NAMELESS = source(None, Address(platform="fake", chat="somebody"), SourceKind.PRIVATE)
 PHONE = Source(address=Address(platform="api", account="phone", chat="s"), kind=SourceKind.API)
 
 
-@pytest.mark.parametrize("maker", [BOB, PHONE], ids=["person", "key"])
+async def run_once(chat: Journey, job: JobId) -> JobRun:
+    """A run with all that follows from it."""
+    desk = chat.gateway.jobs(MAIN_AGENT)
+    await desk.act(job, JobAction.RUN)
+    async with asyncio.timeout(PATIENCE):
+        while (run := (await desk.runs(job, 1))[0]).state is not RunState.OVER:  # noqa: ASYNC110
+            await asyncio.sleep(0.003)
+    await chat.until_idle()
+    return run
+
+
+@pytest.mark.parametrize("maker", [BOB, NAMELESS, PHONE], ids=["person", "nameless", "key"])
 async def test_jobs_of_strangers_answer_where_they_are_made(maker: Source, tmp_path: Path) -> None:
     fake = PlatformSettings(allow_all_users=True, home_channel="501", allow_admin_from=("ann",))
     settings = Settings(timezone="UTC", platforms={"fake": fake})
@@ -149,17 +164,71 @@ async def test_jobs_of_strangers_answer_where_they_are_made(maker: Source, tmp_p
             with pytest.raises(UserError, match="Only the owner and admins"):
                 await desk.create(JobSpec(schedule="1h", prompt="x", deliver=deliver), maker)
         own = await desk.create(JobSpec(schedule="1h", prompt="x"), maker)
-        assert own.deliver_to == ("origin" if maker is BOB else "local")
+        assert own.deliver_to == ("local" if maker is PHONE else "origin")
         with pytest.raises(UserError, match="Only the owner and admins"):
             await desk.update(own.id, JobSpec(deliver="fake:501"))
         ann = source("ann", Address(platform="fake", chat="a"), SourceKind.PRIVATE)
         far = await desk.create(JobSpec(schedule="1h", prompt="tell", deliver="fake:7"), ann)
         await chat.database.write(lambda tx: tx.jobs.save(replace(far, origin=maker)))
-        await desk.act(far.id, JobAction.RUN)
-        await chat.until_idle()
+        await run_once(chat, far.id)
         assert not chat.world.seen("7") and not chat.world.seen("501")
         (kept,) = [job for job in await desk.all() if job.id == far.id]
         assert "Only the owner" in kept.last_delivery_error
+        assert kept.last_status == ("error" if maker is PHONE else "ok")
+        assert kept.last_error == kept.last_delivery_error and kept.last_output
+
+
+PAIRED = PlatformSettings(allow_all_users=True, home_channel="501")
+
+
+@pytest.mark.parametrize(
+    ("deliver", "heard", "said"),
+    [("origin, fake", 1, True), ("fake", 1, True), ("origin", 1, False), ("local", 0, False)],
+)
+async def test_jobs_of_strangers_answer_where_they_may(
+    deliver: str, heard: int, said: bool, tmp_path: Path
+) -> None:
+    async with Journey(folder=tmp_path, settings=Settings(platforms={"fake": PAIRED})) as chat:
+        job = await chat.gateway.jobs(MAIN_AGENT).create(JobSpec(schedule="1h", prompt="tell"), BOB)
+        await chat.database.write(lambda tx: tx.jobs.save(replace(job, deliver_to=deliver)))
+        run = await run_once(chat, job.id)
+        assert not chat.world.seen("501") and len(chat.world.seen("bob")) == heard
+        assert (run.status, "Only the owner" in run.error) == (RunStatus.OK, said)
+        assert all(("Only the owner" in words) is said for words in chat.world.seen("bob"))
+
+
+async def test_a_run_whose_answer_reaches_nobody_is_an_error(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path) as chat:
+        desk = chat.gateway.jobs(MAIN_AGENT)
+        job = await desk.create(JobSpec(schedule="1h", prompt="tell"), None)
+        await chat.database.write(lambda tx: tx.jobs.save(replace(job, deliver_to="fake")))
+        run = await run_once(chat, job.id)
+        assert run.status is RunStatus.ERROR and "no home channel" in run.error
+
+
+async def test_jobs_that_the_operator_moved_in_or_made_reach_the_home_channel(tmp_path: Path) -> None:
+    record = {
+        "id": "abcdefabcdef",
+        "prompt": "tell",
+        "schedule": {"kind": "interval", "minutes": 60},
+        "deliver": "fake",
+        "origin": {"platform": "fake", "chat_id": "bob", "chat_name": "Bob"},
+    }
+    async with Journey(folder=tmp_path, settings=Settings(platforms={"fake": PAIRED})) as chat:
+        desk, spoken = chat.gateway.jobs(MAIN_AGENT), chat.gateway.jobs_of(MAIN_AGENT, BOB)
+        job = imported_job(record, MAIN_AGENT, datetime.now(UTC), UTC)
+        await chat.database.write(lambda tx: tx.jobs.save(job))
+        made = await desk.create(JobSpec(schedule="1h", prompt="tell", deliver="fake"), None)
+        for ident in (job.id, made.id):
+            await run_once(chat, ident)
+        assert len(chat.world.seen("501")) == 2 and not chat.world.seen("bob")
+        await desk.update(job.id, JobSpec(prompt="tell more", deliver="fake:501"))
+        # What a stranger in its chat makes of it is the stranger's.
+        with pytest.raises(UserError, match="Only the owner and admins"):
+            await spoken.update(job.id, JobSpec(deliver="fake"))
+        await spoken.update(job.id, JobSpec(prompt="lies"))
+        await run_once(chat, job.id)
+        assert len(chat.world.seen("501")) == 2 and len(chat.world.seen("bob")) == 1
 
 
 async def test_a_stranger_has_a_number_of_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,6 +119,7 @@ def imported_job(record: Mapping[str, Any], agent: AgentId, now: datetime, zone:
     times, done = repeat.get("times"), repeat.get("completed")
     ident = _text(record.get("id"))
     prompt = storable(_text(record.get("prompt")))
+    origin = _origin(record.get("origin"))
     return Job(
         id=JobId(ident) if _ID.fullmatch(ident) else new_job_id(),
         agent=agent,
@@ -128,7 +129,8 @@ def imported_job(record: Mapping[str, Any], agent: AgentId, now: datetime, zone:
         anchor=anchor,
         name=one_line(_text(record.get("name")) or prompt or "job", 200),
         deliver_to=_text(record.get("deliver")) or "local",
-        origin=_origin(record.get("origin")),
+        origin=origin,
+        moved_in=origin is not None and origin.user is None,
         next_due=due,
         state=state,
         times=times if isinstance(times, int) and times > 0 else None,

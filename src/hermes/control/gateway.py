@@ -393,7 +393,7 @@ class Gateway(WiredGateway):
     def jobs_of(self, agent: AgentId, source: Source | None) -> JobDesk:
         """The jobs of an agent for who speaks here: their own, or all if they are an admin."""
         admin = source is not None and self._parts.around.is_admin(source)
-        return self.jobs(agent).seen_by(lambda job: admin or is_own(job, source))
+        return self.jobs(agent).seen_by(lambda job: admin or is_own(job, source), source)
 
 
 def _get_turn(turn: TurnId, tx: Tx) -> Turn | None:

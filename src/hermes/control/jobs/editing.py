@@ -99,9 +99,6 @@ def pick_job(jobs: Sequence[Job], word: str) -> Job:
 def create_job(tx: Tx, agent: AgentId, wish: JobSpec, origin: Source | None, context: JobContext) -> Job:
     if origin is not None and not is_trusted(origin, context.settings):
         _check_number(tx, origin)
-    default = LOCAL
-    with contextlib.suppress(UserError):
-        default = ORIGIN if origin is not None and delivered_to(tx, ORIGIN, origin, context) else LOCAL
     job = Job(
         id=new_job_id(),
         agent=agent,
@@ -109,9 +106,12 @@ def create_job(tx: Tx, agent: AgentId, wish: JobSpec, origin: Source | None, con
         prompt="",
         created_at=context.now,
         anchor=context.now,
-        deliver_to=default,
+        deliver_to=LOCAL,
         origin=origin,
     )
+    with contextlib.suppress(UserError):
+        if origin is not None and delivered_to(tx, ORIGIN, job, context)[0]:
+            job = replace(job, deliver_to=ORIGIN)
     if not (wish.schedule or "").strip():
         raise UserError("A job needs a schedule.", hint=f"For example: {EXAMPLES}.")
     if wish.name is None and (wish.prompt or wish.script):
@@ -179,6 +179,9 @@ def _resume(tx: Tx, job: Job, context: JobContext) -> Job:
 def update_job(tx: Tx, job: Job, wish: JobSpec, context: JobContext) -> Job:
     """The job with what is wished, checked as a whole and stored."""
     plan: Schedule | None = None
+    if job.moved_in and not is_trusted(context.by, context.settings):
+        # What it says is no longer the operator's.
+        job = replace(job, moved_in=False)
     if wish.schedule is not None:
         plan = read_schedule(wish.schedule, context.now, context.zone)
         job = _planned(job, plan, context)
@@ -274,7 +277,9 @@ def _free_name(tx: Tx, name: str, context: JobContext) -> str:
 def _deliver(tx: Tx, wanted: str | None, job: Job, context: JobContext) -> str:
     if wanted is None or not wanted.strip():
         return job.deliver_to
-    delivered_to(tx, wanted, job.origin, context)
+    _, problem = delivered_to(tx, wanted, job, context)
+    if problem is not None:
+        raise problem
     return wanted.strip()
 
 
@@ -344,8 +349,8 @@ class JobDesk(Struct, frozen=True, kw_only=True):
     def context(self) -> JobContext:
         return replace(self.rules, now=self.clock.now())
 
-    def seen_by(self, sees: Callable[[Job], bool]) -> JobDesk:
-        return replace(self, rules=replace(self.rules, sees=sees))
+    def seen_by(self, sees: Callable[[Job], bool], by: Source | None = None) -> JobDesk:
+        return replace(self, rules=replace(self.rules, sees=sees, by=by))
 
     async def all(self) -> list[Job]:
         return await self.store.read(lambda tx: list_jobs(tx, self.context))

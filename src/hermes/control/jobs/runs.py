@@ -51,30 +51,38 @@ _KEPT_OUTPUT = 8000
 
 
 class JobContext(Struct, frozen=True, kw_only=True):
-    """When a unit runs and by which rules; `sees` says which jobs are there for who asks."""
+    """When a unit runs and by which rules; `sees` says which jobs are there for who asks: `by` (None:
+    the operator)."""
 
     now: datetime
     zone: tzinfo
     settings: Settings
     targets: ResolveTargets = default_targets
     sees: Callable[[Job], bool] = lambda job: True
+    by: Source | None = None
 
 
 def plan_of(job: Job, zone: tzinfo) -> Schedule:
     return read_schedule(job.schedule, job.anchor, zone)
 
 
-def delivered_to(tx: Tx, deliver: str, maker: Source | None, context: JobContext) -> tuple[Address, ...]:
-    """Where the answers of somebody's job go. It reaches no chat that the maker's words in a chat could not:
-    asked when it is made, and at each run, for people come to be admins and cease to be."""
-    to = context.targets(tx, deliver, maker, context.settings)
+def delivered_to(
+    tx: Tx, deliver: str, job: Job, context: JobContext
+) -> tuple[tuple[Address, ...], UserError | None]:
+    """Where the answers of a job go, and why not to all the places it names. It reaches no chat that the
+    maker's words in a chat could not: asked when it is made, and at each run, for people come to be admins
+    and cease to be. If it reaches none, they go to the chat in which it was made."""
+    to = context.targets(tx, deliver, job.origin, context.settings)
+    maker = None if job.moved_in else job.origin
     reaches = reach_from(tx, maker, lambda who: who is not None and may_deliver(who, context.settings))
     if all(map(reaches, to)):
-        return to
-    raise UserError(
+        return to, None
+    problem = UserError(
         "Only the owner and admins have jobs that answer in other chats.",
         hint="Let it answer where it is made (origin), or keep its answers (local).",
     )
+    origin = (maker.address,) if maker is not None and maker.is_chat else ()
+    return tuple(filter(reaches, to)) or origin, problem
 
 
 # --- slots -----------------------------------------------------------------------------------------
@@ -167,11 +175,10 @@ def _claim(tx: Tx, job: Job, due: datetime, context: JobContext, manual: bool = 
 
 def _begin(tx: Tx, job: Job, run: JobRun, context: JobContext) -> JobRun:
     try:
-        to = delivered_to(tx, job.deliver_to, job.origin, context)
-    except UserError as error:
-        to, problem = (), str(error)
-    else:
-        problem = ""
+        to, error = delivered_to(tx, job.deliver_to, job, context)
+    except UserError as wrong:
+        to, error = (), wrong
+    problem = "" if error is None else str(error)
     if problem != job.last_delivery_error:
         tx.jobs.save(replace(job, last_delivery_error=problem))
     run = replace(run, to=to)
@@ -302,7 +309,7 @@ def _over(tx: Tx, run: JobRun, context: JobContext, status: RunStatus, error: st
     tx.job_runs.save(run)
     job = tx.jobs.get(run.job)
     if job is not None:
-        _remember(tx, job, run, "")
+        _remember(tx, job, run, None)
     return run
 
 
@@ -330,17 +337,21 @@ def settle(
         end = replace(end, delivered="")
     goes_on = wraps and end.status is RunStatus.OK and job is not None and job.next_due is not None
     lanes = tuple(dict.fromkeys(lane_of(tx, to) for to in run.to))
+    problem = job.last_delivery_error if job is not None and end.delivered else ""
     for place, to in enumerate(lanes if end.delivered else ()):
-        footer = how_to_stop(run, outcomes.capabilities(to).command_prefix) if goes_on else ""
+        footer = f"\n\n⚠️ {problem}" if problem else ""
+        footer += how_to_stop(run, outcomes.capabilities(to).command_prefix) if goes_on else ""
         body = Body(text=end.delivered + footer)
         for row in outcomes.parts(ReplyPlace(to=to), body, turn=run.turn, segment=place):
             tx.outbox.add(row)
-    over = replace(run, state=RunState.SETTLED, status=end.status, error=end.error, ended_at=context.now)
+    status = RunStatus.ERROR if problem and not lanes else end.status
+    error = end.error or problem
+    over = replace(run, state=RunState.SETTLED, status=status, error=error, ended_at=context.now)
     run = replace(over, to=lanes)
     tx.job_runs.save(run)
     if job is None:
         return run, None
-    _remember(tx, job, run, end.answer)
+    _remember(tx, job, run, end.answer if end.status is RunStatus.OK else None)
     attached = job.attach_to_session or context.settings.cron.mirror_delivery
     home = None if job.origin is None else job.origin.address
     if not attached or not end.delivered or home is None:
@@ -362,9 +373,9 @@ def stop_idle(tx: Tx, slot: Slot, context: JobContext) -> bool:
     return stop_turn(tx, turn.id, f"nothing happened for {limit:g} seconds") is not None
 
 
-def _remember(tx: Tx, job: Job, run: JobRun, answer: str) -> None:
+def _remember(tx: Tx, job: Job, run: JobRun, answer: str | None) -> None:
     failed = run.status in (RunStatus.ERROR, RunStatus.STOPPED)
-    output = answer[:_KEPT_OUTPUT] if run.status is RunStatus.OK else job.last_output
+    output = job.last_output if answer is None else answer[:_KEPT_OUTPUT]
     tx.jobs.save(
         replace(
             job,

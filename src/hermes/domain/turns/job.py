@@ -37,8 +37,9 @@ class Job(Struct, frozen=True, kw_only=True):
     all (None: for ever), `completed` how often it has. With `attach_to_session`, what it sends to its origin
     is written down in that chat's session, so that an answer to it is understood. With `notify_only`, people
     get what it says through `notify` and nothing else. It does not run in its `quiet_hours` (empty: those of
-    the settings, if it repeats; “none”: there are none), and spends at most its `budget` in a day. `extra`
-    keeps, as JSON, what another program noted and this one does not use."""
+    the settings, if it repeats; “none”: there are none), and spends at most its `budget` in a day. One
+    that is `moved_in` by the operator from another program, which noted no maker, answers where theirs do;
+    `extra` keeps, as JSON, what another program noted and this one does not use."""
 
     id: JobId
     agent: AgentId
@@ -72,6 +73,7 @@ class Job(Struct, frozen=True, kw_only=True):
     last_error: str = ""
     last_delivery_error: str = ""
     last_output: str = ""
+    moved_in: bool = False
     extra: str = "{}"
 
 
