@@ -71,7 +71,9 @@ async def test_it_says_which_model_answers_and_chooses_another(tmp_path: Path) -
         assert default_of(tmp_path) == ("custom:house", "big-model-70b"), "it stays at its provider"
 
 
-async def test_a_provider_that_there_is_not_is_refused(tmp_path: Path) -> None:
+async def test_a_provider_that_there_is_not_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def check(name: str, provider: str = "") -> str:
         console = CliConsole(out=io.StringIO(), err=io.StringIO(), interactive=False)
         command = CliCommand(
@@ -94,6 +96,18 @@ async def test_a_provider_that_there_is_not_is_refused(tmp_path: Path) -> None:
         assert "provider “groqq” is not known. Did you mean groq?" in await check("x", "groqq")
         assert "There is no provider “hause”" in await check("hause:x")
         assert "Did you mean custom:house?" in await check("hause:x")
+        for free in (
+            ("deepseek/deepseek-r1:free",),
+            ("vendor/x:thinking",),
+            ("r1:free",),
+            ("nosuch:7b",),
+            ("x", "local"),
+        ):
+            assert await check(*free) == ""
+        assert "serves a whole home" in await check("x", "demo")
+        assert "provider “plug” is not known" in await check("x", "plug")
+        monkeypatch.setattr(model_command, "providers", lambda: {"plug": None})
+        assert await check("x", "plug") == ""
 
 
 @pytest.mark.parametrize(

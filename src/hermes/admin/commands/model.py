@@ -27,7 +27,7 @@ from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.models.model_facts import ModelFacts
-from hermes.domain.models.providers import CUSTOM, LOCAL, find_provider, split_model
+from hermes.domain.models.providers import CUSTOM, LOCAL, find_provider, has_tag, split_model
 from hermes.domain.ports.models import ModelOption, describe_facts
 from hermes.domain.settings.settings import LOCAL_WINDOW
 from hermes.domain.text import one_line
@@ -128,13 +128,16 @@ async def _find(command: CliCommand, text: str, provider: str) -> ModelOption:
 
 async def check_model(command: CliCommand, name: str, provider: str) -> str:
     """The name of the model: that of the provider's usual one, if only that is named. A `UserError` for a
-    model at a provider that there is not; `qwen3:8b` is a name if it is listed."""
-    loaded = _loaded(command)
-    if not provider and (":" not in name or split_model(name, loaded.settings.providers)[0]):
+    model at a provider that there is not; `phi3:mini` is a name if it is listed."""
+    loaded, wanted = _loaded(command), provider.strip().lower()
+    own = loaded.settings.providers
+    if not provider and (":" not in name or has_tag(name) or split_model(name, own)[0]):
         return name
-    search = await make_search(command, loaded)
-    if provider.strip().lower() == DEMO:
+    if wanted == DEMO:
         raise UserError("The demo model serves a whole home.", hint="hermes setup --provider demo")
+    if wanted and name and wanted in (LOCAL, loaded.settings.model.provider, *providers()):
+        return name  # none of them is in the list of providers
+    search = await make_search(command, loaded)
     if provider:
         where = search.provider(provider)
         return name or (await search.find("", where)).name.removeprefix(f"{where}:")
@@ -145,7 +148,7 @@ async def check_model(command: CliCommand, name: str, provider: str) -> str:
         head = name.partition(":")[0]
         raise UserError(
             f"There is no provider “{one_line(head, 40)}” and no model “{one_line(name, 80)}” here.",
-            hint=unknown_provider_hint(head, [f"{CUSTOM}:{own}" for own in loaded.settings.providers]),
+            hint=unknown_provider_hint(head, [f"{CUSTOM}:{one}" for one in own]),
         ) from error
 
 

@@ -17,8 +17,8 @@ CUSTOM = "custom"
 NO_KEY = "none"
 """Stands where a key would, so that none is sent, whatever other keys are set."""
 LOCAL = "local"
-_TAG = re.compile(r"latest|v?\d[\d.x]*b?(-.*)?|(instruct|text|chat)(-.*)?", re.IGNORECASE)
-"""What Ollama writes behind a colon."""
+_TAG = re.compile(r"free|latest|v?\d[\d.x]*b?(-.*)?|(instruct|text|chat)(-.*)?", re.IGNORECASE)
+"""What Ollama writes behind a colon, and OpenRouter: `free`."""
 _HERE = "127.0.0.1"
 
 
@@ -365,6 +365,13 @@ def provider_at(url: str) -> ProviderSpec | None:
     except ValueError:
         return None
     return next((spec for known, spec in _HOSTS.items() if host == known or host.endswith(f".{known}")), None)
+
+
+def has_tag(name: str) -> bool:
+    """Whether a name with a colon is certainly that of a model: no provider has a `/`, nor stands before a
+    tag."""
+    head, _, tag = name.partition(":")
+    return "/" in head or _TAG.fullmatch(tag) is not None
 
 
 def split_model(name: str, own: Collection[str] = ()) -> tuple[str, str]:
