@@ -67,7 +67,6 @@ async def test_a_server_of_ones_own_neither_gets_nor_replaces_another_key(tmp_pa
     async with FakeModelServer() as server:
         typed = f"custom\n{server.base_url}\nfake-model\n"
         assert "Saved in" in await setup(tmp_path, "model", typed=typed, hidden=("",))
-        await setup(tmp_path, "--base-url", server.base_url, "--model", "m", OPENAI_API_KEY="sk-of-openai-9")
         assert not [one for one in server.requests if "sk-of-openai" in str(one.headers)]
         assert server.requests
         assert load_settings(tmp_path, {}).settings.model.api_key.reveal() == ""
@@ -78,6 +77,35 @@ async def test_a_server_of_ones_own_neither_gets_nor_replaces_another_key(tmp_pa
     secrets = load_settings(tmp_path, {}).secrets
     assert secrets.reveal("OPENAI_API_KEY") == "sk-of-openai-0123"
     assert secrets.reveal("CUSTOM_API_KEY") == "key-of-mine-0123"
+
+
+async def test_a_script_gives_the_key_of_openai_with_an_address(tmp_path: Path) -> None:
+    def kept(name: str) -> str:
+        return load_settings(tmp_path, {}).variable(name)
+
+    async with FakeModelServer(key=KEY) as server, FakeModelServer() as other:
+        words = ("--model", "fake-model", "--base-url")
+        assert "answered after" in await setup(tmp_path, *words, server.base_url, OPENAI_API_KEY=KEY)
+        assert (kept("CUSTOM_API_KEY"), kept("OPENAI_API_KEY")) == (KEY, "")
+        again = await setup(tmp_path, *words, server.base_url, OPENAI_API_KEY="sk-of-openai-0123")
+        assert "answered after" in again, "its own key is kept"
+        said = await setup(tmp_path, *words, other.base_url)
+        assert f"CUSTOM_API_KEY is the key of {server.base_url}. Nothing was changed." in said
+        assert not other.requests
+        said = await setup(tmp_path, *words, other.base_url, OPENAI_API_KEY="sk-of-openai-0123")
+        assert "answered after" in said and kept("CUSTOM_API_KEY") == "sk-of-openai-0123"
+        assert KEY not in str([one.headers for one in other.requests])
+
+
+async def test_a_script_without_a_key_writes_none(tmp_path: Path) -> None:
+    async with FakeModelServer(key=KEY) as server:
+        await setup(tmp_path, "--base-url", server.base_url, "--model", "fake-model", "--no-check")
+        assert not load_settings(tmp_path, {}).variable("CUSTOM_API_KEY")
+        set_settings(tmp_path, {"OPENAI_API_KEY": KEY})
+        typed = "custom\n\nfake-model\n"
+        assert "answered after" in await setup(tmp_path, "model", typed=typed, hidden=("",)), "it is kept"
+    loaded = load_settings(tmp_path, {})
+    assert loaded.settings.model.api_key.reveal() == KEY and not loaded.variable("CUSTOM_API_KEY")
 
 
 async def test_a_wrong_key_or_address_is_named_at_once(tmp_path: Path) -> None:

@@ -15,11 +15,18 @@ from hermes.admin.commands.model import make_search, pick_model_at, title_of, us
 from hermes.admin.shell.command import CliCommand
 from hermes.admin.shell.output import CliConsole
 from hermes.admin.shell.picker import PickOption, pick
-from hermes.agent.models.choose import DEMO, ModelAccess, is_local
+from hermes.agent.models.choose import DEMO, ModelAccess, is_local, shown_url
 from hermes.agent.models.roles import ChosenModel
 from hermes.app.agents.model_search import ModelSearch
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, UserError
-from hermes.domain.models.providers import CUSTOM, NO_KEY, PROVIDERS, ProviderAuth, find_provider
+from hermes.domain.models.providers import (
+    CUSTOM,
+    NO_KEY,
+    PROVIDERS,
+    ProviderAuth,
+    ProviderSpec,
+    find_provider,
+)
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.plugins import platform_manifests
@@ -123,9 +130,10 @@ def ask_model(command: CliCommand) -> None:
         return console.line("The demo model answers now.")
     answers = ModelAnswers(provider=chosen)
     if chosen == CUSTOM == search.own.provider:
-        held = search.loaded.variable(_CUSTOM_KEY)
-        keys = {_CUSTOM_KEY: held} if held else {}
-        answers = replace(answers, base_url=search.loaded.settings.model.base_url, keys=keys)
+        loaded, before = search.loaded, search.loaded.settings.model
+        name = next(filter(loaded.variable, PROVIDERS[CUSTOM].keys), _CUSTOM_KEY)
+        held = loaded.variable(name) or before.api_key.reveal()
+        answers = replace(answers, base_url=before.base_url, keys={name: held} if held else {})
     while True:
         answers = _ask_access(command, answers)
         try:
@@ -217,13 +225,14 @@ def _ask_address(console: CliConsole, before: ModelAnswers) -> ModelAnswers:
         if _is_address(url):
             break
         console.line("That is no address: it begins with http:// or https://, and names a host.")
-    held = before.keys.get(_CUSTOM_KEY, NO_KEY)
-    if url != before.base_url and held != NO_KEY:
+    held = {name: key for name, key in before.keys.items() if key != NO_KEY}
+    if url != before.base_url and held:
         console.line(f"The key of {before.base_url} will be replaced.")
-        held = NO_KEY
-    unless = "Enter for none" if held == NO_KEY else "Enter keeps the one it has"
+        held = {}
+    unless = "Enter keeps the one it has" if held else "Enter for none"
     key = console.ask(f"Its key, if it has one (it is not shown; {unless}):", secret=True)
-    return replace(before, base_url=url, keys={_CUSTOM_KEY: key or held})
+    keys = {_CUSTOM_KEY: key or NO_KEY} if key or not held else held
+    return replace(before, base_url=url, keys=keys)
 
 
 def _ask_access(command: CliCommand, before: ModelAnswers) -> ModelAnswers:
@@ -265,33 +274,47 @@ def _is_address(url: str) -> bool:
 
 def set_model(command: CliCommand) -> str:
     """From options and the environment; tried, then written. Returns what is said of it."""
-    asked, environ = command.asked, command.environ
+    asked = command.asked
     provider = (asked.provider or "").strip().lower()
     if provider == DEMO:
         ModelAnswers(provider=DEMO).write(command.home)
         return "The demo model answers."
     spec = find_provider(provider) if provider else None
     if asked.base_url and spec is None:
-        provider = CUSTOM
+        spec = PROVIDERS[CUSTOM]
     elif spec is None:
         asyncio.run(make_search(command)).provider(provider)  # says what there is
     provider = spec.id if spec is not None else provider
-    names = spec.keys if spec is not None and provider != CUSTOM else (_CUSTOM_KEY,)
-    keys = {name: environ[name] for name in names if environ.get(name)}
-    if provider == CUSTOM and asked.base_url != load_settings(command.home, environ).settings.model.base_url:
-        keys = keys or {_CUSTOM_KEY: NO_KEY}
+    keys = {} if spec is None else _given_key(command, spec, asked.base_url or "")
     answers = ModelAnswers(
-        provider=provider,
-        model=asked.model or "",
-        base_url=asked.base_url or "",
-        keys=dict([*keys.items()][:1]),
+        provider=provider, model=asked.model or "", base_url=asked.base_url or "", keys=keys
     )
     search = search_with(command, answers)
     assert search.own is not None
     if search.own.way is ModelAccess.NONE:
+        names = spec.keys if spec is not None and provider != CUSTOM else ()
         hint = f"export {names[0]}=…, then try again." if names and not keys else search.own.hint
         raise UserError(f"No model answers so: {search.own.why}. Nothing was changed.", hint=hint)
     answers = replace(answers, model=answers.model or search.own.model)
     told = "It was not tried." if asked.no_check else try_model(search_with(command, answers))
     answers.write(command.home)
     return told
+
+
+def _given_key(command: CliCommand, spec: ProviderSpec, base_url: str) -> dict[str, str]:
+    """The key in the environment, under the name that it is kept by. An address of one's own gets that of
+    OpenAI last, as both are given together; it never gets a key that is kept for another address."""
+    given = {name: key for name in spec.keys if (key := command.environ.get(name))}
+    own = spec.keys[0] if spec.keys else ""
+    if own in given or not (spec.id == CUSTOM or spec.is_local):
+        return dict([*given.items()][:1])
+    if not base_url:
+        return {}
+    loaded = load_settings(command.home, {})
+    kept, before = loaded.variable(own), loaded.settings.model.base_url
+    if kept and (not before or before.split("/")[:3] == base_url.split("/")[:3]):
+        return {}
+    if kept not in ("", NO_KEY) and not given:
+        hint = f"export {own}=…, or {own}={NO_KEY} if it needs none; then try again."
+        raise UserError(f"{own} is the key of {shown_url(before)}. Nothing was changed.", hint=hint)
+    return {own: next(iter(given.values()))} if given else {}

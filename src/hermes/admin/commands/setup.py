@@ -28,7 +28,7 @@ _OPTIONS = {
     "--non-interactive": "ask nothing: take options and the environment, try them, write them",
     "--provider NAME": "non-interactive: who serves the model; `demo` needs no key",
     "--model NAME": "non-interactive: the model; without it the provider's usual one",
-    "--base-url URL": "non-interactive: the address of a server of your own; its key is in CUSTOM_API_KEY",
+    "--base-url URL": "non-interactive: your own server; its key is in CUSTOM_API_KEY or OPENAI_API_KEY",
     "--platform NAME": "non-interactive: set up this chat platform from its variables",
     "--no-check": "non-interactive: do not try what is set",
     "--quick": "ask only for what is missing",
