@@ -23,6 +23,8 @@ import pytest
 
 from hermes.entry.terminal.chat.flow import Flow
 from hermes.entry.terminal.chat.guard import AnswerGuard
+from hermes.entry.terminal.chat.stage import Look, Stage
+from hermes.entry.terminal.chat.theme import Theme
 from tests.cli.chat_child import REAL_TOOLS
 from tests.cli.command import ROOT, end_gateway, environment
 from tests.cli.test_chat import PICTURE
@@ -913,6 +915,24 @@ def test_what_is_printed_of_a_block_at_one_width_goes_on_at_another() -> None:
     rest = flow.end(rendered(33))[0]
     assert more[0].startswith("\x1b[1m") and rest[0].startswith("\x1b[1m")
     assert " ".join([*printed, *more, *rest]).replace("\x1b[1m", "").split() == numbers
+
+
+@pytest.mark.parametrize("count", range(20, 200, 30))
+@pytest.mark.parametrize("head", ["### Title\n", "## Title\n\n", "Before.\n\n### Title\n", ""])
+def test_an_answer_that_arrives_in_pieces_is_printed_as_in_one(head: str, count: int) -> None:
+    """Of a long line under a heading much is printed before it is whole, and so before the heading is."""
+    words = [f"w{number}" for number in range(count)]
+    answer = f"{head}{' '.join(words)}\n\n{' '.join(words)}\n\n- one\n- two\n\nThe end.\n"
+
+    def printed(size: int) -> str:
+        stage, shown = Stage(Look(theme=Theme())), ""
+        for at in range(0, len(answer), size):
+            stage.words(answer[at : at + size])
+            shown += stage.take()
+        stage.end_words()
+        return shown + stage.take()
+
+    assert printed(7) == printed(len(answer))
 
 
 def test_a_shell_suspends_it_and_brings_it_back(home: Path, tmux: Tmux) -> None:

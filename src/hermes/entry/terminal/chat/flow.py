@@ -27,6 +27,11 @@ class Flow:
     def is_empty(self) -> bool:
         return not self._open.strip()
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether the beginning of the open block is printed already."""
+        return self._printed > 0
+
     def feed(self, text: str) -> None:
         self._open += text
 
@@ -46,12 +51,15 @@ class Flow:
     def end(self, render: Render) -> list[list[str]]:
         """All that is left."""
         done, self._open = self._open, ""
-        return self._close(done, render)
+        rows, self._printed = self._close(done, render), 0
+        return rows
 
     def _close(self, text: str, render: Render) -> list[list[str]]:
-        rows = self._unprinted(render(text)) if text.strip() else []
-        self._printed = 0
-        return [rows] if rows else []
+        rows = render(text) if text.strip() else []
+        left = self._unprinted(rows)
+        # A line under a heading belongs to it until it is whole, and of such a line rows may be printed, too.
+        self._printed = max(self._printed - sum(map(_visible, rows)), 0)
+        return [left] if left else []
 
     def tail(self, render: Render, room: int) -> tuple[list[str], list[str]]:
         """Of the open block: rows that are to be printed now, because it is longer than the room, and those
@@ -63,13 +71,15 @@ class Flow:
         if len(rows) <= room or _is_table(self._open):
             return [], rows[-room:]
         grown, shown = rows[:-room], rows[-room:]
+        while grown and not _visible(grown[-1]):
+            grown.pop()  # it is counted by nothing, and comes with what is under it
         self._printed += sum(map(_visible, grown))
         return grown, shown
 
     def _unprinted(self, rows: list[str]) -> list[str]:
         seen = 0
         for number, row in enumerate(rows):
-            if seen >= self._printed and (self._printed == 0 or row.strip()):
+            if seen >= self._printed:
                 return rows[number:]
             size = _visible(row)
             if seen < self._printed < seen + size:  # it was printed at another width, up to within this row

@@ -120,10 +120,11 @@ class Stage:
 
     def end_words(self) -> None:
         """What comes next is another block."""
+        begun = self._flow.is_begun
         for rows in self._flow.end(self._render) if not self._flow.is_empty else ():
-            self.put(rows, self._continued())
+            self.put(rows, self._continued(begun))
         self._flow.void()
-        self._tail, self._grown = [], False
+        self._tail = []
 
     def think(self, text: str) -> None:
         if self._thinking_since is None:
@@ -182,20 +183,17 @@ class Stage:
         if self._flow.is_empty:
             self._tail = []
             return
+        begun = self._flow.is_begun
         for rows in self._flow.finished(self._render):
-            self.put(rows, self._continued())
-            self._grown = False
+            self.put(rows, self._continued(begun))
         room = max(min(self.look.rows() // 5, 6), 1)
+        begun = self._flow.is_begun
         grown, self._tail = self._flow.tail(partial(self._render, links=False), room)
         if grown:
-            self.put(grown, self._continued())
-            self._grown = True
+            self.put(grown, self._continued(begun))
 
-    _grown = False
-    """Whether the beginning of the open block is printed already."""
-
-    def _continued(self) -> str:
-        if self._grown and self._kind == "answer":
+    def _continued(self, begun: bool) -> str:
+        if begun and self._kind == "answer":
             self._kind = ""  # the same block goes on
         return "answer"
 
