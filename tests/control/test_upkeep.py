@@ -62,7 +62,7 @@ async def test_a_chore_is_done_at_its_times_and_says_how_it_went() -> None:
 
 async def test_the_operator_is_told_once_a_day_of_what_keeps_failing(tmp_path: Path) -> None:
     clock = FakeClock()
-    failing = Chore(name="home backup", every=60.0, run=telling(Unreachable("no room")), missed=True)
+    failing = Chore(name="home backup", every=60.0, run=telling(Unreachable("no room")), reported=True)
     other = Chore(name="usage", every=60.0, run=telling(Unreachable("a trifle")))
     owned = PlatformSettings(allow_all_users=True, allowed_users=("ann",))
     settings = open_settings(platforms={"fake": owned})

@@ -260,4 +260,4 @@ def archiving(
         await asyncio.to_thread(backups.prune, chosen.keep)
         return f"made {target.name}, {len(manifest.files)} files"
 
-    return Chore(name="home backup", every=_LOOK_SECONDS, run=look, first=60.0, missed=True)
+    return Chore(name="home backup", every=_LOOK_SECONDS, run=look, first=60.0, reported=True)

@@ -35,7 +35,7 @@ class Chore(Struct, frozen=True, kw_only=True):
     run: Callable[[], Awaitable[str]]
     first: float = 0.0
     """Seconds after the start until it is done for the first time."""
-    missed: bool = False
+    reported: bool = False
     """Whether the operator is told when it fails."""
 
 
@@ -77,7 +77,7 @@ class Chores:
             state.outcome, state.ok = str(error) or type(error).__name__, False
         state.runs += 1
         state.last_at = self._clock.now()
-        if chore.missed and not state.ok and self._report is not None:
+        if chore.reported and not state.ok and self._report is not None:
             await self._report(name, state.outcome)
         return state
 
