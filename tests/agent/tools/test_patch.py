@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from hermes.agent.tools import patch as patching
 from hermes.agent.tools import replacing
+from hermes.agent.tools.difference import difference_of
 from hermes.agent.tools.files import syntax_note
-from hermes.agent.tools.replacing import apply_patch, difference_of
+from hermes.agent.tools.replacing import apply_patch
 from hermes.domain.errors import UserError
 from tests.agent.tools.test_tools import Bench
 

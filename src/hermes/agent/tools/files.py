@@ -19,8 +19,8 @@ from weakref import WeakValueDictionary
 from hermes.agent.danger.rules import RULES
 from hermes.agent.danger.scope import CommandScope
 from hermes.agent.tools.approval_text import action_digest, shown_change, visible_line
+from hermes.agent.tools.difference import difference_of
 from hermes.agent.tools.registry import ApprovalCase, CommandRules, ToolInvocation, tool
-from hermes.agent.tools.replacing import difference_of
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend, DocumentReader, FileSearch, FileView, Match

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.agent.tools.approval_text import action_digest, shown_lines
+from hermes.agent.tools.difference import difference_of
 from hermes.agent.tools.files import (
     alone_with,
     check_hidden,
@@ -24,7 +25,7 @@ from hermes.agent.tools.files import (
 )
 from hermes.agent.tools.patch_format import ChangeKind, FileChange, change_text, read_patch
 from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, tool
-from hermes.agent.tools.replacing import apply_patch, difference_of
+from hermes.agent.tools.replacing import apply_patch
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import Backend, Command, FileView
 from hermes.domain.settings.declaring import STAND_IN
